@@ -1,0 +1,41 @@
+# Every target sets up what it needs on first use: `make test` in a fresh clone is all it takes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+THREADS ?= 1
+
+.PHONY: help setup test check train bench clean
+
+help:
+	@echo "make train   run the main job       make test   run the tests"
+	@echo "make check   lint and types         make bench  rendering against stock dm_control"
+
+setup: $(READY)
+
+# The stamp depends on what is installed, so a changed dependency installs again and nothing else does.
+$(READY): pyproject.toml constraints.txt scripts/install_gl.sh
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; point PYTHON at it: make PYTHON=python3.11 …"; exit 2; }
+	@sh scripts/install_gl.sh
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,dev]'
+	@touch $(READY)
+
+test: setup check
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+train: setup
+	$(BIN)/sibe doctor
+	$(BIN)/sibe tasks --picture runs/tasks.png
+
+bench: setup
+	$(BIN)/python benchmarks/rendering.py
+
+clean:
+	rm -rf $(VENV)

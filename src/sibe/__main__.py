@@ -1,0 +1,5 @@
+"""``python -m sibe``."""
+
+from sibe.cli import main
+
+main()

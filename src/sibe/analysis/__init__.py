@@ -1,0 +1,1 @@
+"""What is made of runs and environments for people to look at."""

@@ -1,0 +1,231 @@
+"""What a run is: frozen dataclasses, to and from JSON.
+
+Each field's docstring is the help text of its command-line flag. ``env_step`` counts simulator
+steps including the action repeat, ``agent_step`` counts decisions; every name says which it means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from sibe.errors import UserError
+from sibe.methods.registry import find_method
+from sibe.methods.sibe import SIBEConfig
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """The world: task, what is seen of it, and how often it is acted in."""
+
+    task: str = "cartpole_swingup"
+    """DeepMind Control task (see `sibe tasks`) or Gymnasium id."""
+    background: str = "clean"
+    """What is painted behind the robot: clean, noise or video."""
+    size: int = 84
+    """Height and width of a frame, in pixels."""
+    stack: int = 3
+    """Frames that make a state."""
+    action_repeat: int = 4
+    """Simulator steps per agent step (default: the task's usual number)."""
+    camera: int | None = None
+    """Index of the camera (default: the task's usual one)."""
+    clips: str | None = None
+    """Clip bank for the video background, made by `sibe videos prepare` (default: generated)."""
+    keep_floor: bool = False
+    """With a background, leave the floor as it is."""
+    noise_wrap: bool = False
+    """Noise that wraps around the byte range, as in an older code family."""
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The convolutional encoder φ (Appendix A)."""
+
+    features: int = 50
+    """Size of the state representation c."""
+    filters: int = 32
+    """Channels of each of the four convolutions."""
+    strides: tuple[int, int, int, int] = (2, 1, 1, 1)
+    """Strides of the four convolutions; the text says 1, the code it builds on 2,1,1,1."""
+    tanh: bool = False
+    """Squash c after its LayerNorm."""
+    tau: float = 0.05
+    """EMA coefficient of the target encoder φ_m (Eq. 6)."""
+    lr: float = 1e-4
+    """Learning rate of φ_o."""
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    """Soft actor-critic (Appendix A and the code base it cites)."""
+
+    hidden: int = 1024
+    """Width of the two hidden layers of actor and critics."""
+    batch: int = 256
+    """Chunks per minibatch, B (default: the task's number in the paper)."""
+    chunk: int = 2
+    """Consecutive transitions per chunk, L."""
+    method_batch: int = 1
+    """Chunks for the method's loss per chunk for SAC; 2, with L = 1, is the paper's ablation."""
+    transitions: str = "first"
+    """Transitions of a chunk that SAC learns from: first (B of them) or all (B·L)."""
+    lr: float = 1e-3
+    """Learning rate of the Q-functions and the policy."""
+    temperature_lr: float = 1e-4
+    """Learning rate of the temperature."""
+    init_temperature: float = 0.1
+    """First temperature."""
+    discount: float = 0.99
+    """Discount per agent step."""
+    tau: float = 0.01
+    """EMA coefficient of the target Q-functions."""
+    actor_every: int = 2
+    """Updates between two updates of actor and temperature."""
+    target_every: int = 2
+    """Updates between two updates of the target networks."""
+    shift: int = 4
+    """Random shift of the images, in pixels either way."""
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How long, how often, and where."""
+
+    env_steps: int = 500_000
+    """Simulator steps of the whole run, action repeat included."""
+    initial_steps: int = 1000
+    """Agent steps with random actions before learning starts."""
+    replay_capacity: int = 100_000
+    """Frames kept in the replay."""
+    eval_every: int = 10_000
+    """Simulator steps between two evaluations."""
+    eval_episodes: int = 10
+    """Episodes per evaluation, with the mean action."""
+    checkpoint_every: int = 10_000
+    """Simulator steps between two checkpoints; one is written at the next end of an episode."""
+    video: bool = True
+    """Write a video of the first episode of the last evaluation."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole run."""
+
+    seed: int = 1
+    """One seed gives one result."""
+    method: str = "sibe"
+    """What is added to SAC."""
+    preset: str = "paper"
+    """Where the defaults come from: paper, cpu or debug."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, …"""
+    threads: int = 0
+    """CPU threads for learning; 0 for all cores."""
+    env: Annotated[EnvConfig, arg(name="")] = field(default_factory=EnvConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    sac: SACConfig = field(default_factory=SACConfig)
+    schedule: Annotated[ScheduleConfig, arg(name="")] = field(default_factory=ScheduleConfig)
+    method_config: Any = field(default_factory=SIBEConfig)
+
+
+def updates_per_run(config: RunConfig) -> int:
+    """Return how many gradient updates a run makes: one per agent step after the random ones."""
+    agent_steps = -(-config.schedule.env_steps // config.env.action_repeat)
+    return max(agent_steps - config.schedule.initial_steps, 0)
+
+
+def to_json(config: RunConfig) -> dict[str, Any]:
+    """Return the config as plain JSON values."""
+    values = dataclasses.asdict(config)
+    values["encoder"]["strides"] = list(config.encoder.strides)
+    return values
+
+
+def from_json(values: dict[str, Any]) -> RunConfig:
+    """Return the config that ``to_json`` wrote; fields that this version lacks are an error."""
+    try:
+        method_class = find_method(values["method"]).config
+        return RunConfig(
+            **{
+                **values,
+                "env": _build(EnvConfig, values["env"]),
+                "encoder": _build(EncoderConfig, values["encoder"]),
+                "sac": _build(SACConfig, values["sac"]),
+                "schedule": _build(ScheduleConfig, values["schedule"]),
+                "method_config": _build(method_class, values["method_config"]),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"the run's config.json does not fit this version of sibe: {error}"
+        ) from error
+
+
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    hints = typing.get_type_hints(cls)
+    return cls(**{name: _coerce(hints.get(name), value) for name, value in values.items()})
+
+
+def _coerce(hint: Any, value: Any) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is tuple and isinstance(value, list):
+        return tuple(value)
+    if origin is types.UnionType and isinstance(value, list):
+        return tuple(value)
+    return value
+
+
+def _positive(config: RunConfig) -> dict[str, float]:
+    env, sac, schedule, encoder = config.env, config.sac, config.schedule, config.encoder
+    return {
+        "size": env.size,
+        "stack": env.stack,
+        "action-repeat": env.action_repeat,
+        "encoder.features": encoder.features,
+        "encoder.filters": encoder.filters,
+        "encoder.lr": encoder.lr,
+        "sac.hidden": sac.hidden,
+        "sac.chunk": sac.chunk,
+        "sac.method-batch": sac.method_batch,
+        "sac.lr": sac.lr,
+        "sac.temperature-lr": sac.temperature_lr,
+        "sac.init-temperature": sac.init_temperature,
+        "sac.actor-every": sac.actor_every,
+        "sac.target-every": sac.target_every,
+        "env-steps": schedule.env_steps,
+        "initial-steps": schedule.initial_steps,
+        "eval-every": schedule.eval_every,
+        "eval-episodes": schedule.eval_episodes,
+        "checkpoint-every": schedule.checkpoint_every,
+        **{f"encoder.strides[{i}]": stride for i, stride in enumerate(encoder.strides)},
+    }
+
+
+def check(config: RunConfig) -> None:
+    """Refuse values that cannot work, naming the flag and what it takes."""
+    for flag, value in _positive(config).items():
+        if not value > 0:
+            raise UserError(f"--{flag} must be above 0, not {value}")
+    fractions = {
+        "encoder.tau": config.encoder.tau,
+        "sac.tau": config.sac.tau,
+        "sac.discount": config.sac.discount,
+    }
+    for flag, value in fractions.items():
+        if not 0 < value <= 1:
+            raise UserError(f"--{flag} must be above 0 and at most 1, not {value}")
+    if config.sac.transitions not in ("first", "all"):
+        raise UserError(f"--sac.transitions must be first or all, not {config.sac.transitions!r}")
+    if config.sac.batch < 2:
+        raise UserError(f"--sac.batch must be at least 2, not {config.sac.batch}")
+    if config.sac.shift < 0 or config.seed < 0 or config.threads < 0:
+        raise UserError("--sac.shift, --seed and --threads must not be negative")
+    least = config.sac.chunk + config.env.stack + 1
+    if config.schedule.replay_capacity < least:
+        raise UserError(f"--replay-capacity must be at least {least}")

@@ -1,0 +1,1 @@
+"""Pixels out, actions in: tasks, backgrounds, and the factory that joins them."""

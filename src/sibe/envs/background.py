@@ -1,0 +1,136 @@
+"""What is painted behind the robot: nothing, white noise, or a moving video.
+
+A background is asked for one picture per agent step and is driven by the environment's own
+generator, so one seed gives one sequence of pictures. ``compose`` lays the robot over it by its
+exact coverage, as the renderer would have laid it over the sky.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from sibe.envs.clips import ClipBank
+from sibe.envs.renderer import Frame
+from sibe.envs.synthetic import synthetic_bank
+from sibe.errors import UserError
+
+NOISE_MEAN, NOISE_STD = 127.5, 64.0
+WRAPPED_STD = 255.0
+
+
+class Background(Protocol):
+    """A sequence of pictures."""
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+
+    def next(self, rng: np.random.Generator) -> Frame:
+        """Return the next picture: uint8 [H, W, 3]."""
+
+
+class Noise:
+    """Gaussian white noise, fresh for every pixel, channel and frame.
+
+    Args:
+        height, width: of the frames.
+        wrap: reproduce an older code family that writes N(0, 255²) into bytes, which wrap around
+            and come out almost uniform; the default is N(127.5, 64²), clipped.
+    """
+
+    def __init__(self, height: int, width: int, *, wrap: bool = False) -> None:
+        self._shape = (height, width, 3)
+        self._table = noise_table(wrap)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Noise has no memory."""
+
+    def next(self, rng: np.random.Generator) -> Frame:
+        """Return fresh noise: uint8 [H, W, 3]."""
+        return self._table[rng.integers(0, len(self._table), self._shape, dtype=np.uint16)]
+
+
+@cache
+def noise_table(wrap: bool) -> npt.NDArray[np.uint8]:
+    """Return 65536 equally likely byte values: the quantiles of the noise.
+
+    A byte has 256 values, so inverse-CDF sampling through a table is exact to 1/65536 and several
+    times faster than drawing floats and clipping them.
+    """
+    quantile = (np.arange(65536) + 0.5) / 65536
+    if wrap:
+        return (ndtri(quantile) * WRAPPED_STD).astype(np.int64).astype(np.uint8)
+    values = np.rint(ndtri(quantile) * NOISE_STD + NOISE_MEAN)
+    return np.clip(values, 0, 255).astype(np.uint8)
+
+
+class Video:
+    """Clips from a bank, one clip frame per agent step.
+
+    Each episode takes a random clip and a random start in it. At its end a clip runs backwards, so
+    the picture keeps moving without a cut.
+
+    Args:
+        bank: where the clips are; None for the generated bank.
+        split: "train" or "eval"; the two never share a clip (unless the bank has only one).
+        height, width: of the frames.
+    """
+
+    def __init__(self, bank: Path | None, split: str, height: int, width: int) -> None:
+        self._bank = synthetic_bank() if bank is None else ClipBank.open(bank)
+        self._clips = self._bank.clips(split)
+        if not self._clips:
+            raise UserError(f"the clip bank {bank} has no clips for {split}")
+        self._size = (height, width)
+        self._clip, self._time = self._clips[0], 0
+
+    @property
+    def position(self) -> int:
+        """Index in the bank of the picture shown last."""
+        period = max(2 * self._clip.frames - 2, 1)
+        phase = (self._time - 1) % period
+        return self._clip.start + min(phase, period - phase)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Choose a clip and where in it to start."""
+        self._clip = self._clips[int(rng.integers(len(self._clips)))]
+        self._time = int(rng.integers(self._clip.frames))
+
+    def next(self, rng: np.random.Generator) -> Frame:
+        """Return the next frame of the clip: uint8 [H, W, 3]."""
+        self._time += 1
+        return self._bank.frame(self.position, *self._size)
+
+
+def make_background(
+    name: str, height: int, width: int, *, split: str, clips: Path | None, noise_wrap: bool
+) -> Background | None:
+    """Return the background called ``name``; None for clean, which is left as it is."""
+    if name == "noise":
+        return Noise(height, width, wrap=noise_wrap)
+    if name == "video":
+        return Video(clips, split, height, width)
+    return None
+
+
+def compose(robot: Frame, picture: Frame) -> Frame:
+    """Lay the robot over a picture.
+
+    Args:
+        robot: uint8 [H, W, 4], colour times coverage, and coverage.
+        picture: uint8 [H, W, 3].
+
+    Returns:
+        uint8 [H, W, 3]; where the coverage is 0 the picture, where it is 255 the robot.
+    """
+    frame = picture.copy()
+    covered = robot[..., 3] > 0
+    front, behind = robot[covered].astype(np.uint16), picture[covered].astype(np.uint16)
+    seen = (behind * (255 - front[:, 3:]) + 127) // 255
+    frame[covered] = np.minimum(front[:, :3] + seen, 255)
+    return frame

@@ -1,0 +1,144 @@
+"""Any DeepMind Control task as a Gymnasium environment of single uint8 frames.
+
+Rendered once per agent step, after the action repeat. A time limit is a truncation; only a
+discount of 0 is a termination. After ``reset(seed=…)`` everything that follows, physics, task and
+background, is a function of that seed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from sibe.envs import gl
+from sibe.envs.background import Background, compose
+from sibe.envs.renderer import Frame, Renderer, background_geoms
+from sibe.envs.seeding import stream_seed
+from sibe.envs.tasks import task_spec
+from sibe.errors import UserError
+
+TIME_LIMIT = 1000  # control steps; every suite task has this limit but lqr, which has none
+
+
+class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
+    """A suite task seen through a camera.
+
+    Args:
+        task: name such as "cartpole_swingup".
+        background: what is painted behind the robot; None leaves the picture as it is.
+        height, width: of the frames.
+        camera: index of the camera; None for the task's usual one.
+        action_repeat: control steps per agent step; None for the task's usual one.
+        keep_floor: with a background, leave the floor.
+        split: "train" or "eval": the two are seeded differently.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str,
+        background: Background | None = None,
+        *,
+        height: int = 84,
+        width: int = 84,
+        camera: int | None = None,
+        action_repeat: int | None = None,
+        keep_floor: bool = False,
+        split: str = "train",
+    ) -> None:
+        spec = task_spec(task)
+        suite = gl.load_suite()
+        self.dm_env = suite.load(spec.domain, spec.task, task_kwargs={"random": 0})
+        self.render_mode = "rgb_array"
+        self.action_repeat = spec.action_repeat if action_repeat is None else action_repeat
+        self.background = background
+        self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
+        self._camera = spec.camera if camera is None else camera
+        cameras = self.physics.model.ncam
+        if not -1 <= self._camera < cameras:
+            raise UserError(f"{task} has cameras 0 to {cameras - 1} (-1 is free), not {camera}")
+        limits = self.dm_env.action_spec()
+        low, high = np.broadcast_arrays(limits.minimum, limits.maximum, np.empty(limits.shape))[:2]
+        bounded = np.abs(high) < 1e9  # an unlimited actuator is given ±1e10: take ±1
+        self._low, self._high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, limits.shape, np.float32)
+        self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
+        self._renderer: Renderer | None = None
+        self._picture: Frame | None = None
+        self._frame: Frame | None = None
+        self._control_steps = 0
+        self._task_seeded = False
+
+    @property
+    def physics(self) -> Any:
+        """dm_control's physics: simulator state for probes and pictures."""
+        return self.dm_env.physics
+
+    @property
+    def picture(self) -> Frame | None:
+        """The background behind the newest frame, before the robot was laid over it."""
+        return self._picture
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Frame, dict[str, Any]]:
+        """Begin an episode; with a seed, one that depends on nothing else."""
+        super().reset(seed=None if seed is None else stream_seed(seed, self._split))
+        if seed is not None or not self._task_seeded:
+            self.dm_env.task.random.seed(int(self.np_random.integers(2**32)))
+            self._task_seeded = True
+        self.dm_env.reset()
+        self._control_steps = 0
+        if self._renderer is not None:
+            self._renderer.refresh()
+        if self.background is not None:
+            self.background.reset(self.np_random)
+        return self._observe(), {"env_steps": 0}
+
+    def step(
+        self, action: npt.NDArray[np.float32]
+    ) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        """Repeat the action, sum the rewards, render once; ``info["env_steps"]`` counts repeats."""
+        unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        control = self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
+        reward, env_steps = 0.0, 0
+        for _ in range(self.action_repeat):
+            now = self.dm_env.step(control)
+            reward += now.reward or 0.0
+            env_steps += 1
+            if now.last() or self._control_steps + env_steps >= TIME_LIMIT:
+                break
+        self._control_steps += env_steps
+        terminated = bool(now.last() and now.discount == 0.0)
+        truncated = not terminated and bool(now.last() or self._control_steps >= TIME_LIMIT)
+        return self._observe(), reward, terminated, truncated, {"env_steps": env_steps}
+
+    def render(self) -> Frame | None:  # type: ignore[override]
+        """Return the newest frame."""
+        return self._frame
+
+    def close(self) -> None:
+        """Free the renderer and dm_control's own context."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+        self.dm_env.close()
+
+    def _observe(self) -> Frame:
+        if self._renderer is None:
+            # Made here and not in __init__: a vector env forks after it has built one to look at.
+            model, data = self.physics.model.ptr, self.physics.data.ptr
+            hidden = None
+            if self.background is not None:
+                hidden = background_geoms(model, keep_floor=self._keep_floor)
+            self._renderer = Renderer(model, data, *self._size, self._camera, hidden)
+        if self.background is None:
+            self._frame = np.ascontiguousarray(self._renderer.rgb())
+        else:
+            self._picture = self.background.next(self.np_random)
+            self._frame = compose(self._renderer.rgba(), self._picture)
+        return self._frame

@@ -1,0 +1,87 @@
+"""``make_env``: the one way to get an environment, whatever is behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from sibe.envs.background import make_background
+from sibe.envs.dmc import DMCPixels
+from sibe.envs.pixels import GymPixels
+from sibe.envs.renderer import Frame
+from sibe.envs.tasks import check_background, is_gym_id, task_spec
+from sibe.envs.wrappers import StackFrames
+from sibe.errors import UserError
+
+SPLITS = ("train", "eval")
+MAX_SIZE = 4096  # pixels; software renderers crash far above it
+
+
+def make_env(
+    task: str,
+    background: str = "clean",
+    *,
+    size: int | tuple[int, int] = 84,
+    stack: int = 3,
+    action_repeat: int | None = None,
+    camera: int | None = None,
+    split: str = "train",
+    clips: str | Path | None = None,
+    keep_floor: bool = False,
+    noise_wrap: bool = False,
+    render_mode: str = "rgb_array",
+) -> gym.Env[Frame, npt.NDArray[np.float32]]:
+    """Make an environment of stacked uint8 frames [H, W, 3·stack] and actions in [-1, 1].
+
+    Args:
+        task: a DeepMind Control task ("walker_walk") or a Gymnasium id ("Pendulum-v1").
+        background: "clean", "noise" or "video".
+        size: of the frames: one number, or (height, width).
+        stack: how many frames make a state.
+        action_repeat: simulator steps per agent step; None for the task's usual number.
+        camera: index of the camera; None for the task's usual one.
+        split: "train" or "eval": different seeds and, with video, different clips.
+        clips: a bank made by ``sibe videos prepare``; None for generated clips.
+        keep_floor: with a background, leave the floor as it is.
+        noise_wrap: noise that wraps around the byte range, as in an older code family.
+        render_mode: "rgb_array", which is all there is.
+    """
+    height, width = (size, size) if isinstance(size, int) else size
+    check_background(background)
+    for value in (height, width):
+        if not 1 <= value <= MAX_SIZE:
+            raise UserError(f"size must be between 1 and {MAX_SIZE}, not {value}")
+    for name, count in (("stack", stack), ("action_repeat", action_repeat)):
+        if count is not None and count < 1:
+            raise UserError(f"{name} must be at least 1, not {count}")
+    if split not in SPLITS:
+        raise UserError(f"split must be train or eval, not {split!r}")
+    if render_mode != "rgb_array":
+        raise UserError(f"render_mode must be 'rgb_array', not {render_mode!r}")
+    if task.startswith("sibe/"):
+        raise UserError(f"{task} is for gym.make; here, name the task and the background apart")
+    if not is_gym_id(task):
+        task_spec(task)  # a wrong name is told before a clip bank is opened or made
+    painted = make_background(
+        background,
+        height,
+        width,
+        split=split,
+        clips=None if clips is None else Path(clips),
+        noise_wrap=noise_wrap,
+    )
+    source = GymPixels if is_gym_id(task) else DMCPixels
+    env = source(
+        task,
+        painted,
+        height=height,
+        width=width,
+        camera=camera,
+        action_repeat=action_repeat,
+        keep_floor=keep_floor,
+        split=split,
+    )
+    return StackFrames(env, stack)

@@ -1,0 +1,148 @@
+"""The numbers of a run as CSV files that equal runs write byte for byte, killed in between or not.
+
+The column names are those of the DrQ code family, so that its plotting scripts read our runs:
+``frame`` is env_step (simulator steps, action repeat included), ``step`` is agent_step.
+A row is one write of one whole line; a checkpoint stores ``position``, and resuming from it
+starts with ``CsvLog.truncate``, which cuts off every row that came later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Self, SupportsFloat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sibe.errors import UserError
+
+_DRQ_COLUMNS = ("frame", "step", "episode", "episode_length", "episode_reward", "total_time")
+TRAIN_COLUMNS = (*_DRQ_COLUMNS, "fps", "buffer_size", "updates")
+"""train.csv, a row per training episode; the agent's metrics follow as further columns.
+
+frame, step: when the episode ended. episode: training episodes finished so far. episode_length:
+env steps. episode_reward: return, that is the task's own reward, undiscounted and without bonus.
+total_time: seconds of training so far, those before a resume included. fps: env steps per second
+of this episode. buffer_size: transitions in the replay. updates: gradient updates so far.
+"""
+
+EVAL_COLUMNS = (*_DRQ_COLUMNS, "episode_reward_std", "episodes")
+"""eval.csv, a row per evaluation.
+
+frame, step, episode, total_time: of training, at that time. episode_length, episode_reward,
+episode_reward_std: mean length, mean return and its deviation over so many ``episodes``.
+"""
+
+EVAL_EPISODE_COLUMNS = ("frame", "step", "eval_episode", "seed", "episode_length", "episode_reward")
+"""eval_episodes.csv, a row per evaluation episode.
+
+frame, step: of training. eval_episode: index from 0. seed: what the environment was reset with.
+"""
+
+WALL_CLOCK_COLUMNS = ("total_time", "fps")
+"""The only columns that may differ between two runs of one config on one machine."""
+
+
+class CsvLog:
+    """Appends rows to a CSV file; a half-written last line, left by a kill, is dropped first."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
+        header = (",".join(self.columns) + "\n").encode()
+        with _as_user_error(path):
+            # Unbuffered: a row is in the file as soon as it is written, whole or not at all.
+            self._file = path.open("a+b", buffering=0)
+            self._file.seek(0)
+            content = self._file.readall()
+            end = content.find(b"\n") + 1
+            if content[:end] != header and not (end == 0 and header.startswith(content)):
+                self._file.close()
+                raise UserError(f"{path} has other columns than this run: choose another folder")
+            self._position = content.rfind(b"\n") + 1
+            self._file.truncate(self._position)
+        if not end:
+            self._write(header)
+
+    def append(self, row: Mapping[str, SupportsFloat | None]) -> None:
+        """Write one row; columns that are missing or None stay empty, unknown ones are an error."""
+        if unknown := row.keys() - set(self.columns):
+            raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
+        self._write((",".join(_text(row.get(name)) for name in self.columns) + "\n").encode())
+
+    def _write(self, line: bytes) -> None:
+        with _as_user_error(self.path):
+            if self._file.write(line) != len(line):  # the disk took a part
+                self._file.truncate(self._position)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._position += len(line)
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far, header included: what ``truncate`` takes on resume."""
+        return self._position
+
+    def sync(self) -> None:
+        """Return once all rows are on the disk."""
+        with _as_user_error(self.path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @staticmethod
+    def truncate(path: Path, position: int) -> None:
+        """Cut the file back to ``position``, as stored in a checkpoint; 0 is before the header."""
+        if position == 0 and not path.exists():
+            return
+        with _as_user_error(path), path.open("r+b") as file:
+            file.seek(max(0, position - 1))
+            if position and file.read(1) != b"\n":
+                raise UserError(f"{path} does not fit its checkpoint: restore it or start anew")
+            file.truncate(position)
+            os.fsync(file.fileno())
+
+
+def read_csv(path: Path) -> dict[str, NDArray[np.float64]]:
+    """Return columns by name, [rows] each; an empty field is nan, a half-written row left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path} ({error}): give the folder of a run") from error
+    names = lines[0].split(",") if lines else []
+    if not names or not all(name[:1].isalpha() for name in names):
+        raise UserError(f"{path} has no header line: it is not a log of sibe, or is not begun yet")
+    table = np.empty((len(lines) - 1, len(names)))
+    for number, (row, line) in enumerate(zip(table, lines[1:], strict=True), start=2):
+        try:
+            row[:] = np.reshape([float(field or "nan") for field in line.split(",")], row.shape)
+        except ValueError:
+            raise UserError(f"{path}, line {number} is damaged: remove that line") from None
+    return dict(zip(names, table.T, strict=True))
+
+
+def _text(value: SupportsFloat | None) -> str:
+    if value is None:
+        return ""
+    # The repr of numpy's own scalars is not a number.
+    return repr(int(value) if isinstance(value, Integral) else float(value))
+
+
+@contextlib.contextmanager
+def _as_user_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror
+        raise UserError(f"cannot write {path} ({why}): make room or choose another") from error

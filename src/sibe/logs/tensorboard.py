@@ -1,0 +1,45 @@
+"""The scalars of a run for TensorBoard; the x axis is env_step (action repeat included).
+
+A thin layer over torch's SummaryWriter that makes resuming clean: what an earlier attempt wrote
+after the point of resumption is hidden by TensorBoard, so that curves do not fold back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import SupportsFloat
+
+
+class TensorBoardLog:
+    """Writes scalars into ``folder``.
+
+    Args:
+        folder: made if missing; each attempt of a run adds one event file.
+        resume_at: env_step of the checkpoint that the run continues from; None hides all that an
+            attempt without a checkpoint has left.
+    """
+
+    def __init__(self, folder: Path, *, resume_at: int | None) -> None:
+        # Imported here: it takes over a second, and most commands never log.
+        from torch.utils.tensorboard import SummaryWriter
+
+        # purge_step hides its own step too, but events at the checkpoint's step came before it.
+        purge_step = 0 if resume_at is None else resume_at + 1
+        self._writer = SummaryWriter(str(folder), purge_step=purge_step)
+
+    def scalars(
+        self, prefix: str, values: Mapping[str, SupportsFloat | None], env_step: int
+    ) -> None:
+        """Write ``prefix/name`` at ``env_step`` for each value that is not None."""
+        for name, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(f"{prefix}/{name}", float(value), env_step)
+
+    def flush(self) -> None:
+        """Write what is queued: before a checkpoint, whose resumption does not log it again."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is queued and close the file."""
+        self._writer.close()

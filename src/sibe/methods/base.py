@@ -1,0 +1,78 @@
+"""What a method adds to SAC: a loss on the shared latents and a bonus on the reward.
+
+The agent encodes every observation once and hands the result to its method. Writing a method
+means one subclass of ``Method`` and one line in the registry; only ``forward`` must be written,
+the other members default to "adds nothing".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+
+class Latents(NamedTuple):
+    """L consecutive transitions of B chunks, encoded once by the agent and used by everyone."""
+
+    c: Tensor
+    """``[L, B, D]`` online φ_o(s_t), carries gradient"""
+    c_next: Tensor
+    """``[L, B, D]`` target φ_m(s_{t+1}), no gradient"""
+    action: Tensor
+    """``[L, B, A]``"""
+    reward: Tensor
+    """``[L, B]``"""
+
+
+class MethodOutput(NamedTuple):
+    """What the agent adds to its own loss and to the reward, and what it logs."""
+
+    loss: Tensor
+    """scalar; minimised together with the critic's loss"""
+    bonus: Tensor
+    """``[L, B]``, detached and already scaled: added to the reward of each transition"""
+    metrics: dict[str, Tensor]
+    """detached scalars by name"""
+
+
+class ParameterGroup(TypedDict):
+    """One group of an optimiser."""
+
+    params: list[nn.Parameter]
+    lr: float
+
+
+class Method(nn.Module, ABC):
+    """A method plugged into SAC. The docstrings below are the contract."""
+
+    @abstractmethod
+    def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
+        """Return loss, bonus and metrics of a minibatch; all noise comes from ``generator``.
+
+        The loss may send gradient into ``x.c`` (and so into the encoder), never into
+        ``x.c_next``. Called once per update, before the parameters are stepped.
+        """
+
+    def policy_features(self, c: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return what the actor sees of c ``[..., D]``: a sample if given a generator, else mean.
+
+        Default: c itself.
+        """
+        return c
+
+    def embed(self, c: Tensor) -> dict[str, Tensor]:
+        """Return the method's own representations of c ``[..., D]``, by name, without gradient.
+
+        For grids and probes; deterministic. Default: none.
+        """
+        return {}
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """Return what an optimiser should step and how fast, targets left out. Default: nothing."""
+        return []
+
+    def update_targets(self) -> None:
+        """Move the method's target networks towards its online ones. Default: there are none."""

@@ -1,0 +1,223 @@
+"""SIBE, the sequential information bottleneck: a compressed, predictive latent z and its surprise.
+
+From chunks of encoded transitions (c_t, a_t, c_{t+1}) it learns bottleneck variables z that
+predict their own successors (InfoNCE) and keep nothing that the past does not predict (KL), by
+minimising α·KL + InfoNCE (Eq. optim). The InfoNCE loss of a transition, times λ, is the bonus
+for visiting it (Eq. intrinsic reward). ``SequentialBottleneck`` is the model alone, for use in
+any agent; ``SIBE`` plugs it into this package's SAC.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sibe.errors import UserError
+from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup
+from sibe.nn.contrastive import Bilinear, infonce
+from sibe.nn.ema import frozen_copy, update_ema
+from sibe.nn.gaussian import Gaussian, GaussianHead, kl
+from sibe.nn.mlp import mlp
+
+
+@dataclass(frozen=True)
+class SIBEConfig:
+    """What the paper fixes about SIBE, and how its blanks are filled."""
+
+    alpha: float = 0.1
+    """α: weight of compression (the KL term) against prediction; 0 is "non-compression SIBE"."""
+    intrinsic: float = 0.001
+    """λ: scale of the intrinsic reward; 0 is "non-reward SIBE"."""
+    latent: int = 50
+    """Dimension of the bottleneck variable z."""
+    hidden: int = 1024
+    """Width of the hidden layers of all heads."""
+    tau: float = 0.05
+    """τ: step of the target stochastic encoder and prediction head towards the online ones."""
+    head_layer_norm: bool = True
+    """Normalise [mean, log-std] of the Gaussian heads; without it the KL term can explode."""
+    kl_reduction: Literal["sum", "mean"] = "sum"
+    """How the KL divergence is reduced over the dimensions of z."""
+    negatives: Literal["pooled", "step"] = "pooled"
+    """Negatives: all other z_{t+1} of the minibatch, or those of the same time step only."""
+    lr: float = 1e-4
+    """Learning rate of all heads."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that have no meaning."""
+        for name, value in (("alpha", self.alpha), ("intrinsic", self.intrinsic)):
+            if not (value >= 0 and math.isfinite(value)):
+                raise UserError(f"sibe: {name} is {value}: give a number that is 0 or more")
+        for name, value in (("latent", self.latent), ("hidden", self.hidden), ("lr", self.lr)):
+            if not value > 0:
+                raise UserError(f"sibe: {name} is {value}: give a number above 0")
+        if not 0 < self.tau <= 1:
+            raise UserError(f"sibe: tau is {self.tau}: give a number above 0 and at most 1")
+        for name, choice, choices in (
+            ("kl_reduction", self.kl_reduction, ("sum", "mean")),
+            ("negatives", self.negatives, ("pooled", "step")),
+        ):
+            if choice not in choices:
+                raise UserError(f"sibe: {name} is {choice!r}: give one of {', '.join(choices)}")
+
+
+class BottleneckOutput(NamedTuple):
+    """The terms of the loss, per transition, and the sampled bottleneck variables."""
+
+    loss: Tensor
+    """scalar: mean over all L·B transitions of α·KL + InfoNCE"""
+    infonce: Tensor
+    """``[L, B]``; carries gradient"""
+    kl: Tensor
+    """``[L, B]``; carries gradient unless α is 0"""
+    z: Tensor
+    """``[L, B, latent]`` z_t ~ g_o; carries gradient"""
+    z_next: Tensor
+    """``[L, B, latent]`` z_{t+1} ~ g_m; no gradient"""
+    metrics: dict[str, Tensor]
+    """detached scalars: see ``SequentialBottleneck``"""
+
+
+class SequentialBottleneck(nn.Module):
+    """The bottleneck on top of any encoder of your own.
+
+    Give it c_t = φ_o(s_t) with gradient and c_{t+1} = φ_m(s_{t+1}) from a slowly moving copy,
+    add ``loss`` to your own, and call ``update_targets`` after each optimiser step.
+
+    Metrics: ``kl`` and ``infonce`` (means), ``infonce_accuracy`` (how often the own successor
+    scores highest), ``mutual_information_bound`` (log N - InfoNCE, N candidates, in nats),
+    ``std_g`` and ``std_q`` (mean standard deviation of g_o and of q_ψ).
+    """
+
+    def __init__(
+        self,
+        features: int,
+        action_dim: int,
+        config: SIBEConfig | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config = config or SIBEConfig()
+        latent, hidden, normalise = config.latent, config.hidden, config.head_layer_norm
+        joint = latent + action_dim  # m(z_t, a_t), the concatenation
+        # g_o and g_m
+        self.stochastic_encoder = GaussianHead(
+            (features, hidden, latent), layer_norm=normalise, generator=generator
+        )
+        self.target_stochastic_encoder = frozen_copy(self.stochastic_encoder)
+        # q_ψ
+        self.transition = GaussianHead(
+            (joint, hidden, hidden, latent), layer_norm=normalise, generator=generator
+        )
+        # d_υ: one layer and no ReLU, so that f_o, like its copy f_m, sees both signs.
+        self.projection = mlp((joint, latent), generator=generator)
+        # f_o and f_m
+        self.prediction = mlp((latent, hidden, latent), generator=generator)
+        self.target_prediction = frozen_copy(self.prediction)
+        # ω
+        self.bilinear = Bilinear(latent, generator=generator)
+
+    def forward(
+        self,
+        c: Tensor,
+        action: Tensor,
+        c_next: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> BottleneckOutput:
+        """Take c ``[L, B, D]``, action ``[L, B, A]``, c_next ``[L, B, D]``; L and B from 1."""
+        online: Gaussian = self.stochastic_encoder(c)
+        z = online.sample(generator)
+        with torch.no_grad():
+            target: Gaussian = self.target_stochastic_encoder(c_next)
+            z_next = target.sample(generator)
+            key = self.target_prediction(z_next)
+        joint = torch.cat((z, action), dim=-1)
+
+        divergence, predicted = self._divergence(target, joint)
+        scores = self._scores(self.prediction(self.projection(joint)), key)
+        surprise = infonce(scores).reshape(z.shape[:-1])
+        loss = surprise.mean()
+        if self.config.alpha:
+            loss = loss + self.config.alpha * divergence.mean()
+
+        metrics = _metrics(scores.detach(), divergence.detach(), surprise.detach())
+        metrics |= {"std_g": online.std.detach().mean(), "std_q": predicted.std.detach().mean()}
+        return BottleneckOutput(loss, surprise, divergence, z, z_next, metrics)
+
+    def _divergence(self, target: Gaussian, joint: Tensor) -> tuple[Tensor, Gaussian]:
+        """KL(g_m(z_{t+1}|c_{t+1}) ‖ q_ψ(z_{t+1}|z_t, a_t)) ``[L, B]``, and q_ψ (Eq. kl)."""
+        # Without compression the divergence is only watched: no graph for it.
+        with nullcontext() if self.config.alpha else torch.no_grad():
+            predicted: Gaussian = self.transition(joint)
+            per_dimension = kl(target, predicted)
+            if self.config.kl_reduction == "sum":
+                return per_dimension.sum(-1), predicted
+            return per_dimension.mean(-1), predicted
+
+    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """log h_ω of all pairs: ``[L·B, L·B]`` (pooled) or ``[L, B, B]`` (step)."""
+        if self.config.negatives == "pooled":
+            query, key = query.flatten(0, 1), key.flatten(0, 1)
+        scores: Tensor = self.bilinear(query, key)
+        return scores
+
+    def update_targets(self) -> None:
+        """Move g_m and f_m towards g_o and f_o by τ (Eq. ema)."""
+        update_ema(self.target_stochastic_encoder, self.stochastic_encoder, self.config.tau)
+        update_ema(self.target_prediction, self.prediction, self.config.tau)
+
+
+def _metrics(scores: Tensor, divergence: Tensor, surprise: Tensor) -> dict[str, Tensor]:
+    """Summarise scores ``[..., N, N]``, divergence ``[L, B]`` and surprise ``[L, B]``."""
+    candidates = scores.shape[-1]
+    own = torch.arange(candidates, device=scores.device)
+    loss = surprise.mean()
+    return {
+        "kl": divergence.mean(),
+        "infonce": loss,
+        "infonce_accuracy": (scores.argmax(-1) == own).to(scores.dtype).mean(),
+        "mutual_information_bound": math.log(candidates) - loss,
+    }
+
+
+class SIBE(Method):
+    """SIBE as a method of SAC: the bottleneck's loss, and λ·InfoNCE as the bonus."""
+
+    def __init__(
+        self,
+        features: int,
+        action_dim: int,
+        config: SIBEConfig,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.bottleneck = SequentialBottleneck(features, action_dim, config, generator=generator)
+
+    def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
+        """Return α·KL + InfoNCE, r* = λ·InfoNCE ``[L, B]`` and the bottleneck's metrics."""
+        out: BottleneckOutput = self.bottleneck(x.c, x.action, x.c_next, generator)
+        bonus = self.config.intrinsic * out.infonce.detach()
+        return MethodOutput(out.loss, bonus, {**out.metrics, "bonus": bonus.mean()})
+
+    @torch.no_grad()
+    def embed(self, c: Tensor) -> dict[str, Tensor]:
+        """Return z: the mean of g_o(z|c) ``[..., latent]``."""
+        z: Gaussian = self.bottleneck.stochastic_encoder(c)
+        return {"z": z.mean}
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """Return g_o, q_ψ, d_υ, f_o and ω at the learning rate of the heads."""
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return [{"params": trained, "lr": self.config.lr}]
+
+    def update_targets(self) -> None:
+        """Move g_m and f_m towards g_o and f_o by τ (Eq. ema)."""
+        self.bottleneck.update_targets()

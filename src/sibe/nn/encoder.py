@@ -1,0 +1,75 @@
+"""The deterministic encoder φ: stacked frames in, a compact state representation c out.
+
+Four 3×3 convolutions and one fully connected layer (Appendix A). This is where nearly all the
+time of an update goes, so pixels stay channels-last from the replay store to the flattened
+features and are never copied for the sake of layout, and the division by 255 is moved from
+millions of pixels onto the few weights of the first convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sibe.errors import UserError
+from sibe.nn.init import orthogonal_
+
+KERNEL = 3
+
+
+def conv_size(size: int | tuple[int, int], strides: Sequence[int]) -> tuple[int, int]:
+    """Return the height and width left of an image of ``size`` after the convolutions."""
+    sides = (size, size) if isinstance(size, int) else size
+    height, width = sides
+    for stride in strides:
+        if min(height, width) < KERNEL:
+            raise UserError(
+                f"an image of {sides[0]}×{sides[1]} is too small for convolutions with strides "
+                f"{','.join(map(str, strides))}: use a larger image or smaller strides"
+            )
+        height, width = ((side - KERNEL) // stride + 1 for side in (height, width))
+    return height, width
+
+
+class Encoder(nn.Module):
+    """φ: uint8 ``[..., H, W, C]`` -> ``[..., features]``; convolutions, FC, LayerNorm (, tanh)."""
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        channels: int,
+        *,
+        features: int = 50,
+        filters: int = 32,
+        strides: Sequence[int] = (2, 1, 1, 1),
+        tanh: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        height, width = conv_size(size, strides)
+        self.features = features
+        self.tanh = tanh
+        self.first = nn.Conv2d(channels, filters, KERNEL, strides[0])
+        self.rest = nn.Sequential(nn.ReLU(inplace=True))
+        for stride in strides[1:]:
+            self.rest.append(nn.Conv2d(filters, filters, KERNEL, stride))
+            self.rest.append(nn.ReLU(inplace=True))
+        self.project = nn.Linear(height * width * filters, features)
+        self.norm = nn.LayerNorm(features)
+        orthogonal_(self, generator)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions."""
+        leading = pixels.shape[:-3]
+        maps = pixels.reshape(-1, *pixels.shape[-3:]).to(self.project.weight.dtype)
+        # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
+        maps = maps.permute(0, 3, 1, 2)
+        # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
+        maps = F.conv2d(maps, self.first.weight / 255, self.first.bias, self.first.stride)
+        maps = self.rest(maps)
+        # Flattened in the order it lies in memory; this only permutes the FC layer's inputs.
+        c: Tensor = self.norm(self.project(maps.permute(0, 2, 3, 1).flatten(1)))
+        return (c.tanh() if self.tanh else c).reshape(*leading, self.features)

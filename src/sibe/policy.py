@@ -1,0 +1,63 @@
+"""``load_policy``: a trained agent from its run directory, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sibe.agents.sac import SAC
+from sibe.config import RunConfig, from_json
+from sibe.errors import UserError
+from sibe.training import checkpoint
+from sibe.training.run import choose_device
+from sibe.training.run_directory import RunDirectory
+from sibe.training.seeding import torch_stream
+
+
+class Policy:
+    """A trained policy; takes one state or a batch of them.
+
+    Attributes:
+        config: the run it came from.
+        agent: the whole agent, for those who want more than actions.
+        env_step: how long it was trained.
+    """
+
+    def __init__(self, config: RunConfig, agent: SAC, env_step: int) -> None:
+        self.config, self.agent, self.env_step = config, agent, env_step
+        self._generator = torch_stream(config.seed, "policy")
+
+    def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
+        """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
+
+        The mean action, or with ``explore`` a sample.
+        """
+        single = obs.ndim == 3
+        actions = self.agent.act(
+            np.ascontiguousarray(obs[None] if single else obs),
+            self._generator if explore else None,
+        )
+        return actions[0] if single else actions
+
+
+def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
+    """Load the newest checkpoint of a run directory.
+
+    Example:
+        >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
+        >>> action = policy.act(obs)
+    """
+    path = Path(run)
+    config = from_json(RunDirectory.read_config(path))
+    where = choose_device(device)
+    found = checkpoint.load_newest(path / "checkpoint", map_location=where, report=print)
+    if found is None:
+        raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
+    env_step, state = found
+    action_dim = state["agent"]["actor"]["trunk.4.bias"].numel() // 2
+    agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
+    agent.load_state_dict(state["agent"])
+    return Policy(config, agent, env_step)

@@ -1,0 +1,75 @@
+"""The presets: ``paper`` (Appendix A), ``cpu`` (the same algorithm, small), ``debug`` (seconds).
+
+A preset is a whole config; what the paper fixes per task (its Table 3) is filled in by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sibe.config import EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig
+from sibe.envs.tasks import SUITE_TASKS
+from sibe.errors import UserError, nearest
+from sibe.methods.registry import find_method
+
+PRESETS = ("paper", "cpu", "debug")
+_PAPER_BATCH = {"walker_walk": 128}
+
+
+def preset_config(
+    preset: str, *, task: str = "cartpole_swingup", method: str = "sibe"
+) -> RunConfig:
+    """Return the config of a preset for a task and a method."""
+    if preset not in PRESETS:
+        raise UserError(
+            f"unknown preset {preset!r}{nearest(preset, PRESETS)} (there are {', '.join(PRESETS)})"
+        )
+    spec = SUITE_TASKS.get(task)
+    config = RunConfig(
+        method=method,
+        preset=preset,
+        env=EnvConfig(task=task, action_repeat=spec.action_repeat if spec else 2),
+        sac=SACConfig(batch=_PAPER_BATCH.get(task, 256)),
+        method_config=_method_config(method),
+    )
+    if preset == "paper":
+        return config
+    return _cpu(config) if preset == "cpu" else _debug(config)
+
+
+def _method_config(method: str, **changes: Any) -> Any:
+    cls = find_method(method).config
+    names = cls.__dataclass_fields__
+    return cls(**{name: value for name, value in changes.items() if name in names})
+
+
+def _cpu(config: RunConfig) -> RunConfig:
+    """Small enough that two CPU cores show learning in minutes."""
+    return replace(
+        config,
+        env=replace(config.env, size=48),
+        encoder=EncoderConfig(strides=(2, 2, 1, 1), lr=1e-3),
+        sac=SACConfig(hidden=256, batch=64, shift=2),
+        schedule=ScheduleConfig(env_steps=100_000),
+        method_config=_method_config(config.method, hidden=256),
+    )
+
+
+def _debug(config: RunConfig) -> RunConfig:
+    """Every branch of the code in seconds; no claim to learn."""
+    return replace(
+        config,
+        env=replace(config.env, size=32),
+        encoder=EncoderConfig(features=16, filters=8, strides=(2, 1, 1, 1)),
+        sac=SACConfig(hidden=32, batch=8, shift=2),
+        schedule=ScheduleConfig(
+            env_steps=3000,
+            initial_steps=50,
+            replay_capacity=500,
+            eval_every=1000,
+            eval_episodes=2,
+            checkpoint_every=1000,
+        ),
+        method_config=_method_config(config.method, hidden=32, latent=16),
+    )

@@ -1,0 +1,108 @@
+"""Finished episodes on disk: one file each, written once and atomically.
+
+A file is an uncompressed .npz, readable by NumPy alone. Its zip checksums tell a damaged file from
+a whole one. Names carry the number of the episode, counted from the start of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import zipfile
+from collections.abc import Set
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sibe.errors import UserError
+
+_FILE = re.compile(r"episode_(\d{6,})\.npz(\.tmp)?")
+
+
+class Episode(NamedTuple):
+    """``T`` transitions of one episode; transition ``t`` leads from frame ``t`` to ``t + 1``."""
+
+    frames: NDArray[np.uint8]  # [T+1, H, W, C], single and not padded
+    action: NDArray[np.float32]  # [T, A]
+    reward: NDArray[np.float32]  # [T]
+    discount: NDArray[np.float32]  # [T]
+
+
+def episode_path(folder: Path, number: int) -> Path:
+    """Where episode ``number`` is kept in ``folder``."""
+    return folder / f"episode_{number:06d}.npz"
+
+
+def write_episode(folder: Path, number: int, episode: Episode) -> Path:
+    """Write ``episode`` into ``folder``, wholly or not at all, and return its path."""
+    path = episode_path(folder, number)
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(
+                file,
+                frames=episode.frames,
+                action=episode.action,
+                reward=episode.reward,
+                discount=episode.discount,
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise UserError(
+            f"cannot write {path} ({error.strerror or error}): "
+            "make room or the folder writable, then resume the run"
+        ) from error
+    return path
+
+
+def read_episode(path: Path) -> Episode:
+    """Read what `write_episode` wrote; a missing or damaged file is a `UserError`."""
+    try:
+        # Members are read whole, not through np.load, so that all their checksums are compared.
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(f"{name}.npy") for name in Episode._fields}
+        episode = Episode(
+            **{
+                name: np.lib.format.read_array(io.BytesIO(member), allow_pickle=False)
+                for name, member in members.items()
+            }
+        )
+    except FileNotFoundError:
+        problem = "is missing"
+    except Exception as error:  # a broken zip archive fails in a dozen ways, all with one meaning
+        problem = f"is damaged ({error})"
+    else:
+        if _consistent(episode):
+            return episode
+        problem = "is damaged (its arrays do not fit each other)"
+    raise UserError(f"{path} {problem}: put back a copy of it, or start the run in a new folder")
+
+
+def prune(folder: Path, keep: Set[int]) -> None:
+    """Delete the episodes in ``folder`` that are not in ``keep``, and half-written files."""
+    for path in folder.iterdir():
+        match = _FILE.fullmatch(path.name)
+        if match and (match[2] or int(match[1]) not in keep):
+            path.unlink(missing_ok=True)
+
+
+def _consistent(episode: Episode) -> bool:
+    frames, action, reward, discount = episode
+    steps = len(reward) if reward.ndim == 1 else -1
+    return (
+        frames.dtype == np.uint8
+        and all(array.dtype == np.float32 for array in (action, reward, discount))
+        and frames.ndim == 4
+        and action.ndim == 2
+        and discount.shape == reward.shape
+        and len(action) == steps
+        and len(frames) == steps + 1
+    )

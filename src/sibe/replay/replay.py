@@ -1,0 +1,214 @@
+"""The replay: every frame is kept once, chunks of stacked frames are drawn uniformly.
+
+A slot of the ring holds a frame and the transition taken from it; the last frame of an episode has
+none. Random shifts are drawn per state, shared by the frames of its stack. On disk the replay is
+its finished episodes (`sibe.replay.episodes`) and a small `state` that holds the running one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from sibe.errors import UserError
+from sibe.replay.chunk import Chunk
+from sibe.replay.episodes import Episode
+from sibe.replay.frames import Bytes, FrameStore
+from sibe.replay.ring import Index, Ring, Span
+
+
+class Replay:
+    """A ring of ``capacity`` single frames [H, W, C], sampled as stacks of ``stack`` frames.
+
+    Args:
+        capacity: frames kept; an episode of T transitions takes T + 1.
+        frame_shape: height, width and channels of one frame.
+        action_dim: length of an action.
+        stack: frames per observation.
+        pad: the random shift reaches ±``pad`` pixels; 0 is no augmentation.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        frame_shape: tuple[int, int, int],
+        action_dim: int,
+        *,
+        stack: int,
+        pad: int = 4,
+    ) -> None:
+        self._ring = Ring(capacity, stack)
+        self._frames = FrameStore(capacity, frame_shape, pad)
+        self._action = np.zeros((capacity, action_dim), np.float32)
+        self._reward = np.zeros(capacity, np.float32)
+        self._discount = np.zeros(capacity, np.float32)
+        self._frame_shape = frame_shape
+        self._pad = pad
+        self._running = False
+
+    def __len__(self) -> int:
+        return self._ring.transitions
+
+    @property
+    def frames_written(self) -> int:
+        """Frames ever written, those overwritten since included."""
+        return self._ring.written
+
+    @property
+    def episode_number(self) -> int:
+        """Number of the newest episode, running or finished, counted from 0; -1 before any."""
+        return self._ring.newest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the ring; RAM grows up to this as it fills."""
+        arrays = (self._action, self._reward, self._discount)
+        return self._frames.nbytes + sum(array.nbytes for array in arrays)
+
+    @staticmethod
+    def nbytes_for(
+        capacity: int, frame_shape: tuple[int, int, int], action_dim: int, pad: int
+    ) -> int:
+        """Bytes a replay of this size takes, to refuse it up front."""
+        return FrameStore.nbytes_for(capacity, frame_shape, pad) + capacity * 4 * (action_dim + 2)
+
+    def start(self, frame: Bytes) -> None:
+        """Begin an episode with its first ``frame`` uint8 [H, W, C]."""
+        if self._running:
+            raise ValueError("the running episode has not ended: add(..., last=True) comes first")
+        self._put(frame, first=True)
+        self._running = True
+
+    def add(
+        self, action: ArrayLike, reward: float, discount: float, frame: Bytes, *, last: bool
+    ) -> Episode | None:
+        """Store one agent step.
+
+        Args:
+            action: what was done at the frame before, [A].
+            reward: what it brought, summed over the action repeat.
+            discount: 0 at a true termination, else 1 (at a time limit too).
+            frame: where it led, uint8 [H, W, C].
+            last: the episode ended here, by termination or truncation.
+
+        Returns:
+            With ``last``, the finished episode, to be written to disk under ``episode_number``:
+            all of it, or its last ``capacity`` frames if it is longer. Else None.
+        """
+        if not self._running:
+            raise ValueError("no episode is running: start(frame) comes first")
+        taken = np.asarray(action, np.float32)
+        if taken.shape != self._action.shape[1:]:
+            raise ValueError(f"an action is {self._action.shape[1:]}, not {taken.shape}")
+        slot = (self._ring.written - 1) % self._ring.capacity
+        self._put(frame, first=False)
+        self._action[slot] = taken
+        self._reward[slot] = reward
+        self._discount[slot] = discount
+        if not last:
+            return None
+        self._running = False
+        return self._episode(self._ring.spans()[-1])
+
+    def can_sample(self, length: int) -> bool:
+        """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
+        return self._ring.can_sample(length)
+
+    def sample(self, batch: int, length: int, rng: np.random.Generator) -> Chunk:
+        """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
+
+        The running episode takes part. Each of the ``length + 1`` states of each chunk gets a shift
+        of its own. The tensors are the caller's: later calls do not touch them.
+        """
+        start, first = self._ring.draw(batch, length, rng)
+        states = start + np.arange(length + 1)[:, None]  # [L+1, B]
+        seen = self._ring.stacked(states, np.broadcast_to(first, states.shape))
+        shifts = rng.integers(0, 2 * self._pad + 1, size=(states.size, 2))
+        obs = self._frames.stacks(self._ring.slots(seen).reshape(states.size, -1), shifts)
+        at = self._ring.slots(states[:-1])
+        return Chunk(
+            obs.view(*states.shape, *obs.shape[1:]),
+            torch.from_numpy(self._action[at]),
+            torch.from_numpy(self._reward[at]),
+            torch.from_numpy(self._discount[at]),
+        )
+
+    def needed_episodes(self) -> set[int]:
+        """Numbers of the finished episodes that have a frame in the ring."""
+        numbers = {span.number for span in self._ring.spans()}
+        return numbers - {self._ring.newest} if self._running else numbers
+
+    def state(self) -> dict[str, Any]:
+        """Return what the files of the `needed_episodes` do not hold; fit for ``torch.save``."""
+        spans = self._ring.spans()
+        running = self._episode(spans[-1])._asdict() if self._running else None
+        return {
+            "layout": self._layout(),
+            "frames_written": self._ring.written,
+            "episodes": {span.number: span.first for span in spans},
+            "running": running and {key: torch.from_numpy(a) for key, a in running.items()},
+        }
+
+    def restore(self, state: dict[str, Any], read: Callable[[int], Episode]) -> None:
+        """Become the replay that gave ``state``; ``read`` returns a finished episode by number.
+
+        From then on every sample equals, byte for byte, that of the replay that went on.
+        """
+        if state["layout"] != self._layout():
+            raise UserError(
+                f"the saved replay has (capacity, height, width, channels, action) "
+                f"{state['layout']}, this one {self._layout()}: resume with the same settings"
+            )
+        running = state["running"]
+        self._ring.restore(state["frames_written"], state["episodes"])
+        self._running = running is not None
+        for span in self._ring.spans():
+            if running is not None and span.number == self._ring.newest:
+                episode = Episode(**{key: tensor.cpu().numpy() for key, tensor in running.items()})
+            else:
+                episode = read(span.number)
+            self._fill(span, episode)
+
+    def _layout(self) -> list[int]:
+        return [self._ring.capacity, *self._frame_shape, self._action.shape[1]]
+
+    def _put(self, frame: NDArray[Any], *, first: bool) -> None:
+        if frame.shape != self._frame_shape or frame.dtype != np.uint8:
+            raise ValueError(
+                f"a frame is uint8 {self._frame_shape}, not {frame.dtype} {frame.shape}"
+            )
+        self._frames.put(self._ring.push(first=first), frame)
+
+    def _stored(self, span: Span) -> Index:
+        """Slots of the frames of an episode that are still in the ring, in order."""
+        return self._ring.slots(np.arange(max(span.first, self._ring.oldest), span.end))
+
+    def _episode(self, span: Span) -> Episode:
+        slots = self._stored(span)
+        steps = slots[:-1]
+        return Episode(
+            self._frames.get(slots), self._action[steps], self._reward[steps], self._discount[steps]
+        )
+
+    def _fill(self, span: Span, episode: Episode) -> None:
+        """Write back what the ring held of ``episode``; it is aligned at its end."""
+        slots = self._stored(span)
+        whole = min(span.end - span.first, self._ring.capacity)
+        shape = (whole, *self._frame_shape, self._action.shape[1])
+        if (*episode.frames.shape, episode.action.shape[1]) != shape:
+            raise UserError(
+                f"episode {span.number} does not fit the saved replay (frames and action "
+                f"{(*episode.frames.shape, episode.action.shape[1])}, not {shape}): put back "
+                "its own file, or start the run in a new folder"
+            )
+        for slot, frame in zip(slots.tolist(), episode.frames[-len(slots) :], strict=True):
+            self._frames.put(slot, frame)
+        steps = slots[:-1]
+        begin = len(episode.reward) - len(steps)
+        self._action[steps] = episode.action[begin:]
+        self._reward[steps] = episode.reward[begin:]
+        self._discount[steps] = episode.discount[begin:]

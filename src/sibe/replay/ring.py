@@ -1,0 +1,125 @@
+"""Index arithmetic of the replay: which frames are stored, and where a chunk may start.
+
+Frames are counted from the first one ever written; frame ``i`` lives in slot ``i % capacity``, so
+the stored frames are ``oldest .. written - 1``. Episodes follow each other without gaps: knowing
+the first frame of each is enough to know everything. The valid starts of an episode are one
+interval, which makes sampling exact without rejection: draw from the intervals laid end to end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sibe.errors import UserError
+
+Index = NDArray[np.int64]
+
+
+class Span(NamedTuple):
+    """Frames ``first .. end - 1`` of one episode, stored or overwritten since."""
+
+    number: int
+    first: int
+    end: int
+
+
+class Ring:
+    """Counters of a ring of ``capacity`` frames, sampled as stacks of ``stack`` frames."""
+
+    def __init__(self, capacity: int, stack: int) -> None:
+        if capacity < 2:
+            raise UserError(f"a replay of {capacity} frames is too small: give it at least 2")
+        if stack < 1:
+            raise UserError(f"a stack of {stack} frames is too small: give it at least 1")
+        self.capacity = capacity
+        self.stack = stack
+        self.written = 0
+        self.newest = -1  # number of the newest episode
+        self._firsts: deque[int] = deque()  # first frame of each episode still in the ring
+
+    @property
+    def oldest(self) -> int:
+        """The oldest frame that is still stored."""
+        return max(0, self.written - self.capacity)
+
+    @property
+    def transitions(self) -> int:
+        """Transitions stored: every stored frame has one, except the last of each episode."""
+        return self.written - self.oldest - len(self._firsts)
+
+    def push(self, *, first: bool) -> int:
+        """Make room for one frame (``first``: of a new episode) and return its slot."""
+        if first:
+            self.newest += 1
+            self._firsts.append(self.written)
+        slot = self.written % self.capacity
+        self.written += 1
+        if len(self._firsts) > 1 and self._firsts[1] <= self.oldest:
+            self._firsts.popleft()
+        return slot
+
+    def spans(self) -> list[Span]:
+        """Return the episodes with a frame in the ring, oldest first."""
+        number = self.newest - len(self._firsts) + 1
+        ends = [*self._firsts, self.written][1:]
+        return [
+            Span(number + i, *span) for i, span in enumerate(zip(self._firsts, ends, strict=True))
+        ]
+
+    def restore(self, written: int, firsts: Mapping[int, int]) -> None:
+        """Take over the counters of another ring: frames written, first frame by episode."""
+        self.written = written
+        self.newest = max(firsts, default=-1)
+        self._firsts = deque(firsts[number] for number in sorted(firsts))
+
+    def slots(self, frames: Index) -> Index:
+        """Return where ``frames`` (any shape) are stored."""
+        return frames % self.capacity
+
+    def can_sample(self, length: int) -> bool:
+        """Whether there is a valid start for a chunk of ``length`` transitions."""
+        return bool(self._intervals(length)[2].any())
+
+    def draw(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Index, Index]:
+        """Draw ``batch`` valid starts uniformly, with replacement.
+
+        Returns the starts [B] and the first frame of the episode of each [B].
+        """
+        first, low, count = self._intervals(length)
+        ends = np.cumsum(count)
+        if not count.any():
+            raise UserError(
+                f"the replay has no {length} consecutive transitions of one episode to sample "
+                f"({self.transitions} stored): collect more steps first, use shorter chunks "
+                "or a larger replay"
+            )
+        pick = rng.integers(ends[-1], size=batch)
+        episode = np.searchsorted(ends, pick, side="right")
+        return low[episode] + pick - (ends - count)[episode], first[episode]
+
+    def stacked(self, frames: Index, first: Index) -> Index:
+        """Return the frames [..., stack] seen at ``frames``, oldest first.
+
+        The first frame of an episode stands in for what was before it.
+        """
+        back = np.arange(self.stack - 1, -1, -1)
+        seen: Index = np.maximum(frames[..., None] - back, first[..., None])
+        return seen
+
+    def _intervals(self, length: int) -> tuple[Index, Index, Index]:
+        """For each episode: its first frame, its first valid start, how many there are; each [E].
+
+        A start needs ``length`` more frames of its episode after it and its whole stack: where the
+        ring has overwritten the head of an episode, that is ``stack - 1`` frames later.
+        """
+        if length < 1:
+            raise ValueError(f"a chunk has at least 1 transition, not {length}")
+        first = np.fromiter(self._firsts, np.int64, len(self._firsts))
+        end = np.append(first[1:], self.written)[: len(first)]
+        low = np.where(first >= self.oldest, first, self.oldest + self.stack - 1)
+        return first, low, np.maximum(end - length - low, 0)

@@ -1,0 +1,95 @@
+"""Evaluation: whole episodes with the mean action, several at once, on envs and seeds of its own.
+
+The episodes advance in step and their states are encoded as one batch, so ten episodes cost
+little more encoding than one. Nothing here draws from a stream that training uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from sibe.config import EnvConfig
+from sibe.envs.factory import make_env
+
+Frame = npt.NDArray[np.uint8]
+Act = Callable[[Frame], npt.NDArray[np.float32]]
+
+
+class Episode(NamedTuple):
+    """What came of one evaluation episode."""
+
+    seed: int
+    episode_return: float
+    env_steps: int
+
+
+def make_eval_envs(config: EnvConfig, count: int) -> list[gym.Env[Any, Any]]:
+    """Return ``count`` evaluation environments: other seeds and clips than training's."""
+    return [make_configured_env(config, split="eval") for _ in range(count)]
+
+
+def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
+    """Return the environment that a config describes."""
+    return make_env(
+        config.task,
+        config.background,
+        size=config.size,
+        stack=config.stack,
+        action_repeat=config.action_repeat,
+        camera=config.camera,
+        split=split,
+        clips=config.clips,
+        keep_floor=config.keep_floor,
+        noise_wrap=config.noise_wrap,
+    )
+
+
+def evaluate(
+    act: Act,
+    envs: Sequence[gym.Env[Any, Any]],
+    seeds: Sequence[int],
+    *,
+    record: list[Frame] | None = None,
+) -> list[Episode]:
+    """Play one episode per seed.
+
+    Args:
+        act: states uint8 [N, H, W, C] -> actions [N, A].
+        envs: as many as there are processors worth; episodes are dealt out in rounds.
+        seeds: one per episode.
+        record: is given the newest frame of each state of the first episode.
+    """
+    episodes: list[Episode] = []
+    for first in range(0, len(seeds), len(envs)):
+        batch = list(zip(envs, seeds[first : first + len(envs)], strict=False))
+        episodes += _round(act, batch, record if first == 0 else None)
+    return episodes
+
+
+def _round(
+    act: Act, batch: list[tuple[gym.Env[Any, Any], int]], record: list[Frame] | None
+) -> list[Episode]:
+    states = [env.reset(seed=seed)[0] for env, seed in batch]
+    returns, env_steps = [0.0] * len(batch), [0] * len(batch)
+    running = list(range(len(batch)))
+    while running:
+        if record is not None and 0 in running:
+            record.append(states[0][..., -3:])
+        actions = act(np.stack([states[i] for i in running]))
+        for i, action in zip(tuple(running), actions, strict=True):
+            states[i], reward, terminated, truncated, info = batch[i][0].step(action)
+            returns[i] += float(reward)
+            env_steps[i] += info["env_steps"]
+            if terminated or truncated:
+                running.remove(i)
+    if record is not None:
+        record.append(states[0][..., -3:])
+    return [
+        Episode(seed, episode_return, steps)
+        for (_, seed), episode_return, steps in zip(batch, returns, env_steps, strict=True)
+    ]

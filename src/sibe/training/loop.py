@@ -1,0 +1,240 @@
+"""The training loop: collect, update, evaluate, checkpoint.
+
+Exact continuation rests on three things. An episode is a function of its number: it starts with a
+reset to a seed of its own. Checkpoints are written between episodes, so no simulator state has to
+be saved. And what a killed process wrote after its last checkpoint (rows, episode files) is cut
+off before the run goes on and is then written again, byte for byte.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from sibe.agents.sac import SAC, Metrics
+from sibe.config import RunConfig
+from sibe.envs.seeding import stream_seed
+from sibe.errors import UserError
+from sibe.replay.episodes import Episode, episode_path, prune, read_episode, write_episode
+from sibe.replay.replay import Replay
+from sibe.training import checkpoint
+from sibe.training.evaluation import evaluate, make_configured_env, make_eval_envs
+from sibe.training.recorder import Recorder
+from sibe.training.run_directory import RunDirectory
+from sibe.training.seeding import numpy_state, numpy_stream, restore_numpy, torch_stream
+
+_COUNTERS = ("env_step", "agent_step", "episode", "next_eval", "next_checkpoint", "last_eval")
+
+
+class Trainer:
+    """A run in progress.
+
+    Args:
+        config: the run.
+        directory: where it lives; holds its lock.
+        recorder: takes rows, metrics and messages.
+        device: where the agent learns.
+    """
+
+    def __init__(
+        self, config: RunConfig, directory: RunDirectory, recorder: Recorder, device: torch.device
+    ) -> None:
+        self.config, self.directory, self.recorder = config, directory, recorder
+        self.env = make_configured_env(config.env, split="train")
+        self.eval_envs = make_eval_envs(config.env, config.schedule.eval_episodes)
+        shape, actions = self.env.observation_space.shape, self.env.action_space.shape
+        assert shape is not None and actions is not None
+        self.action_dim = actions[0]
+        self.agent = SAC(config, self.action_dim, torch_stream(config.seed, "agent"), device)
+        self.replay = Replay(
+            config.schedule.replay_capacity,
+            (shape[0], shape[1], 3),
+            self.action_dim,
+            stack=config.env.stack,
+            pad=config.sac.shift,
+        )
+        self.sample_rng = numpy_stream(config.seed, "replay")
+        self.random_rng = numpy_stream(config.seed, "random actions")
+        self.act_generator = torch_stream(config.seed, "exploration")
+        self.env_step = self.agent_step = self.episode = self.last_eval = 0
+        self.next_eval = config.schedule.eval_every
+        self.next_checkpoint = config.schedule.checkpoint_every
+        self.elapsed = 0.0
+        self.eval_return: float | None = None
+
+    def run(self) -> None:
+        """Train from wherever the directory stands to the end."""
+        self._resume()
+        if self.env_step >= self.config.schedule.env_steps:
+            self.recorder.say(f"already finished at env_step {self.env_step}")
+            return
+        self.recorder.open(self.agent.metric_names(), self.env_step)
+        while self.env_step < self.config.schedule.env_steps:
+            self._play_episode()
+            if self.env_step >= self.config.schedule.env_steps:
+                break
+            if self.env_step >= self.next_checkpoint:
+                self._save()
+        if self.last_eval < self.env_step:
+            self._evaluate()
+        self._save()
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in (self.env, *self.eval_envs):
+            env.close()
+
+    def _play_episode(self) -> None:
+        """Collect one episode, updating once per agent step, and write it down."""
+        started, start_step = time.perf_counter(), self.env_step
+        state, _ = self.env.reset(seed=stream_seed(self.config.seed, "train", self.episode))
+        self.replay.start(state[..., -3:])
+        episode_return, metrics, done = 0.0, MeanMetrics(), False
+        while not done:
+            action = self._choose(state)
+            state, reward, terminated, truncated, info = self.env.step(action)
+            done = terminated or truncated
+            finished = self.replay.add(
+                action, float(reward), float(not terminated), state[..., -3:], last=done
+            )
+            episode_return += float(reward)
+            self.agent_step += 1
+            self.env_step += info["env_steps"]
+            if self.agent_step >= self.config.schedule.initial_steps:
+                metrics.add(self._update())
+            if self.env_step >= self.next_eval:
+                self._evaluate()
+            self.recorder.tick(self.env_step, self.agent_step, self.agent.updates)
+        assert finished is not None
+        write_episode(self.directory.replay, self.episode, finished)
+        self.episode += 1
+        seconds = time.perf_counter() - started
+        self.elapsed += seconds
+        self.recorder.episode(
+            {
+                **self._counts(),
+                "episode_length": self.env_step - start_step,
+                "episode_reward": episode_return,
+                "fps": (self.env_step - start_step) / seconds,
+                "buffer_size": len(self.replay),
+                "updates": self.agent.updates,
+                **metrics.means(),
+            }
+        )
+
+    def _choose(self, state: Any) -> Any:
+        if self.agent_step < self.config.schedule.initial_steps:
+            return self.random_rng.uniform(-1, 1, self.action_dim).astype(np.float32)
+        return self.agent.act(state[None], self.act_generator)[0]
+
+    def _update(self) -> Metrics:
+        sac = self.config.sac
+        chunk = self.replay.sample(sac.batch * sac.method_batch, sac.chunk, self.sample_rng)
+        metrics = self.agent.update(chunk)
+        losses = torch.stack([metrics[n] for n in ("critic_loss", "method_loss", "actor_loss")])
+        if not bool(torch.isfinite(losses).all()):
+            bad = [name for name, value in metrics.items() if not torch.isfinite(value).all()]
+            raise UserError(
+                f"{', '.join(bad)} became non-finite at env_step {self.env_step}; the last "
+                f"checkpoint in {self.directory.checkpoints} is intact: lower the learning rates "
+                "or the method's weights and start a new run"
+            )
+        return metrics
+
+    def _evaluate(self) -> None:
+        """Evaluate with the mean action, and write both the mean and every return."""
+        schedule = self.config.schedule
+        while self.next_eval <= self.env_step:
+            self.next_eval += schedule.eval_every
+        self.last_eval = self.env_step
+        is_last = self.env_step >= schedule.env_steps
+        frames: list[Any] | None = [] if is_last and schedule.video else None
+        seeds = [
+            stream_seed(self.config.seed, "eval", self.env_step, i)
+            for i in range(schedule.eval_episodes)
+        ]
+        episodes = evaluate(
+            lambda obs: self.agent.act(obs, None), self.eval_envs, seeds, record=frames
+        )
+        self.eval_return = float(np.mean([e.episode_return for e in episodes]))
+        self.recorder.evaluation(self._counts(), episodes)
+        if frames is not None:
+            self.recorder.video(self.directory.videos / f"eval_{self.env_step:09d}.mp4", frames)
+
+    def _counts(self) -> dict[str, Any]:
+        return {
+            "frame": self.env_step,
+            "step": self.agent_step,
+            "episode": self.episode,
+            "total_time": self.elapsed,
+        }
+
+    def _save(self) -> None:
+        """Write a checkpoint, then drop what no checkpoint needs any more."""
+        while self.next_checkpoint <= self.env_step:
+            self.next_checkpoint += self.config.schedule.checkpoint_every
+        self._refuse_broken_weights()
+        state = {
+            "agent": self.agent.state_dict(),
+            "replay": self.replay.state(),
+            "counters": {name: getattr(self, name) for name in _COUNTERS},
+            "elapsed": self.elapsed,
+            "logs": self.recorder.positions(),
+            "sample_rng": numpy_state(self.sample_rng),
+            "random_rng": numpy_state(self.random_rng),
+            "act_generator": self.act_generator.get_state(),
+        }
+        folder = self.directory.checkpoints
+        checkpoint.save(folder, self.env_step, state, needs=self.replay.needed_episodes())
+        checkpoint.keep_newest(folder)
+        prune(self.directory.replay, checkpoint.needed_episodes(folder))
+
+    def _refuse_broken_weights(self) -> None:
+        for name, value in self.agent.actor.named_parameters():
+            if not torch.isfinite(value).all():
+                raise UserError(f"actor.{name} became non-finite; the last checkpoint is intact")
+
+    def _resume(self) -> None:
+        """Go back to the newest good checkpoint, or to the very beginning."""
+        folder = self.directory.checkpoints
+        found = checkpoint.load_newest(folder, map_location="cpu", report=self.recorder.say)
+        if found is None:
+            self.recorder.rewind({})
+            prune(self.directory.replay, set())
+            return
+        env_step, state = found
+        self.agent.load_state_dict(state["agent"])
+        self.replay.restore(state["replay"], self._read_episode)
+        for name in _COUNTERS:
+            setattr(self, name, state["counters"][name])
+        self.elapsed = state["elapsed"]
+        restore_numpy(self.sample_rng, state["sample_rng"])
+        restore_numpy(self.random_rng, state["random_rng"])
+        self.act_generator.set_state(state["act_generator"])
+        self.recorder.rewind(state["logs"])
+        prune(self.directory.replay, checkpoint.needed_episodes(folder))
+        self.recorder.say(f"continuing at env_step {env_step}")
+
+    def _read_episode(self, number: int) -> Episode:
+        return read_episode(episode_path(self.directory.replay, number))
+
+
+class MeanMetrics:
+    """Running means of metrics; stays on the device until asked."""
+
+    def __init__(self) -> None:
+        self._sums: Metrics = {}
+        self._count = 0
+
+    def add(self, metrics: Metrics) -> None:
+        """Take the metrics of one update."""
+        self._count += 1
+        for name, value in metrics.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def means(self) -> dict[str, float]:
+        """Return the means by name; nothing if there was no update."""
+        return {name: float(total) / self._count for name, total in self._sums.items()}

@@ -1,0 +1,51 @@
+"""What a run needs of RAM and disk, computed and refused before it starts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import psutil
+
+from sibe.config import RunConfig
+from sibe.errors import UserError
+from sibe.replay.replay import Replay
+
+_ACTIONS = 64  # more than any task has
+_CHECKPOINTS = 150_000_000  # two of the paper's size, and one being written
+_SMALLER = "use a smaller --replay-capacity or --size"
+
+
+def replay_ram_bytes(config: RunConfig) -> int:
+    """Return the bytes of RAM of a full replay: frames with their margin for the random shift."""
+    shape = (config.env.size, config.env.size, 3)
+    return Replay.nbytes_for(config.schedule.replay_capacity, shape, _ACTIONS, config.sac.shift)
+
+
+def replay_disk_bytes(config: RunConfig) -> int:
+    """Return the bytes on disk of a full replay's episode files and of what is kept beside them.
+
+    Files are deleted only when neither of two checkpoints needs them, so for a while there are
+    more than the ring holds: by what is collected between two checkpoints.
+    """
+    collected = 2 * config.schedule.checkpoint_every // config.env.action_repeat + 1000
+    steps = config.schedule.env_steps // config.env.action_repeat + 1000
+    frames = min(config.schedule.replay_capacity + collected, steps)
+    return frames * config.env.size**2 * 3 + _CHECKPOINTS
+
+
+def check_resources(config: RunConfig, path: Path) -> None:
+    """Refuse a run that cannot fit into memory or onto the disk of ``path``."""
+    ram, free = replay_ram_bytes(config), psutil.virtual_memory().available
+    if ram > free:
+        raise UserError(
+            f"the replay needs {ram / 1e9:.1f} GB of RAM and {free / 1e9:.1f} GB are free: "
+            f"{_SMALLER}"
+        )
+    held = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    disk, room = replay_disk_bytes(config) - held, shutil.disk_usage(path).free
+    if disk > room:
+        raise UserError(
+            f"the run needs {disk / 1e9:.1f} GB of disk and {path} has {room / 1e9:.1f} GB free: "
+            f"{_SMALLER}, or --out on another disk"
+        )

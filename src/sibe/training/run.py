@@ -1,0 +1,110 @@
+"""``train``: from a config to a finished run directory, and how a run is named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from sibe.config import RunConfig, check, from_json, to_json, updates_per_run
+from sibe.errors import UserError
+from sibe.training.allocation import keep_memory
+from sibe.training.resources import check_resources, replay_ram_bytes
+from sibe.training.run_directory import RunDirectory, collect_meta
+
+
+def default_directory(config: RunConfig) -> Path:
+    """Return runs/<task>-<background>/<method>/seed<k>."""
+    place = f"{config.env.task.replace('/', '_').replace(':', '_')}-{config.env.background}"
+    return Path("runs") / place / config.method / f"seed{config.seed}"
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device called ``name``; "auto" is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"--device {name!r} is not a device: use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"--device {name}: torch sees no GPU here: use --device cpu")
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {name}: use auto, cpu or cuda")
+    return device
+
+
+def resolve(config: RunConfig) -> RunConfig:
+    """Return the config with what the machine decides filled in, so that it can be repeated."""
+    from dataclasses import replace
+
+    # One result for one config: the number of threads changes the order of summation.
+    threads = config.threads or len(os.sched_getaffinity(0))
+    return replace(config, threads=threads, device=str(choose_device(config.device)))
+
+
+def train(config: RunConfig, out: Path | None = None) -> Path:
+    """Run, or continue, the training that ``config`` describes; return its directory."""
+    config = resolve(config)
+    check(config)
+    path = default_directory(config) if out is None else Path(out)
+    keep_memory()
+    torch.set_num_threads(config.threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with RunDirectory.create_or_open(path, to_json(config), collect_meta()) as directory:
+        check_resources(config, path)
+        _announce(config, path)
+        _run(config, directory)
+        _conclude(path)
+    return path
+
+
+def resume(path: Path) -> Path:
+    """Continue the run in ``path`` with the config it was started with."""
+    return train(from_json(RunDirectory.read_config(path)), path)
+
+
+def _announce(config: RunConfig, path: Path) -> None:
+    place = f"{config.env.task} ({config.env.background})"
+    print(f"{config.method} on {place}, seed {config.seed}, preset {config.preset} -> {path}")
+    print(
+        f"{config.schedule.env_steps} env steps, {updates_per_run(config)} updates on "
+        f"{config.device} with {config.threads} threads; "
+        f"replay up to {replay_ram_bytes(config) / 1e9:.2f} GB",
+        flush=True,
+    )
+
+
+def _conclude(path: Path) -> None:
+    """Draw the learning curve, and say what can be done with the run."""
+    from sibe.analysis.learning_curve import write_learning_curve
+
+    curve = write_learning_curve(path, path / "curve.png")
+    print(f"learning curve: {curve}")
+    for video in sorted((path / "video").glob("*.mp4")):
+        print(f"video of the last evaluation: {video}")
+    print(
+        f"next: sibe eval {path} --video out.mp4\n"
+        f"      sibe eval {path} --background video\n"
+        f"      tensorboard --logdir {path}",
+        flush=True,
+    )
+
+
+def _run(config: RunConfig, directory: RunDirectory) -> None:
+    # Here, because they import the simulator, which a wrong flag should not have to wait for.
+    from sibe.training.loop import Trainer
+    from sibe.training.recorder import Recorder
+
+    recorder = Recorder(directory, config.schedule.env_steps)
+    trainer = None
+    try:
+        trainer = Trainer(config, directory, recorder, torch.device(config.device))
+        trainer.run()
+    finally:
+        recorder.close()
+        if trainer is not None:
+            trainer.close()
+        sys.stdout.flush()

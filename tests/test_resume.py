@@ -1,0 +1,191 @@
+"""The promise of a run: one seed, one result; killed at any instant, it ends the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
+from sibe.training import checkpoint
+
+STEPS = 8000
+FLAGS = [
+    *("--preset", "debug", "--task", "cartpole_swingup", "--background", "noise"),
+    *("--env-steps", str(STEPS), "--checkpoint-every", "1000", "--threads", "1"),
+    # a ring smaller than the run, so that it wraps and episode files are deleted
+    *("--replay-capacity", "300", "--seed", "3"),
+]
+CSV_FILES = ("train.csv", "eval.csv", "eval_episodes.csv")
+
+
+def command(out: Path, *extra: str) -> list[str]:
+    return [sys.executable, "-m", "sibe", "train", *FLAGS, "--out", str(out), *extra]
+
+
+def start(out: Path, *extra: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command(out, *extra), env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def finish(out: Path, *extra: str) -> str:
+    process = start(out, *extra)
+    text, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, text
+    return text
+
+
+def without_wall_clock(path: Path) -> list[list[str]]:
+    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
+    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
+    return [[row[i] for i in keep] for row in (header, *rows)]
+
+
+def flat(state: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(state, dict):
+        return {k: v for key in state for k, v in flat(state[key], f"{name}/{key}").items()}
+    if isinstance(state, (list, tuple)):
+        return {k: v for i, x in enumerate(state) for k, v in flat(x, f"{name}/{i}").items()}
+    return {name: state}
+
+
+def final_state(run: Path) -> dict[str, Any]:
+    found = checkpoint.load_newest(run / "checkpoint", map_location="cpu", report=print)
+    assert found is not None and found[0] == STEPS
+    return flat({"agent": found[1]["agent"], "replay": found[1]["replay"]})
+
+
+def assert_same_result(a: Path, b: Path) -> None:
+    for name in CSV_FILES:
+        assert without_wall_clock(a / name) == without_wall_clock(b / name), name
+    first, second = final_state(a), final_state(b)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        other = second[name]
+        same = torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other
+        assert same, name
+    kept = [sorted(p.name for p in (run / "replay").iterdir()) for run in (a, b)]
+    assert kept[0] == kept[1]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    finish(out)
+    return out
+
+
+def test_same_seed_twice_is_identical(uninterrupted: Path, tmp_path: Path) -> None:
+    finish(tmp_path / "again")
+    assert_same_result(uninterrupted, tmp_path / "again")
+
+
+def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> None:
+    """SIGKILL at random instants: start-up, collecting, evaluating, writing."""
+    out, chance = tmp_path / "killed", random.Random(5)
+    survived = []
+    for kill in range(10):
+        process, began = start(out), time.time()
+        if kill % 3 == 0:  # during start-up, wherever that is by then
+            time.sleep(chance.uniform(0.5, 6.0))
+        else:  # once this process writes rows of its own
+            while not (out / "train.csv").exists() or modified(out / "train.csv") < began:
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0.0, 1.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        survived.append(max(checkpoint.list_steps(out / "checkpoint"), default=0))
+    assert 0 < survived[-1] < STEPS, f"the kills were not spread over the run: {survived}"
+    finish(out)
+    assert_same_result(uninterrupted, out)
+
+
+def modified(path: Path) -> float:
+    return path.stat().st_mtime if path.stat().st_size else 0.0
+
+
+def test_killed_right_at_each_kind_of_write(uninterrupted: Path, tmp_path: Path) -> None:
+    """SIGKILL inside the write: before the rename, so that temporary files are left behind."""
+    out = tmp_path / "torn"
+    for nth, name in ((2, "episode_"), (1, "checkpoint_"), (2, "checkpoint_"), (6, "episode_")):
+        code = (
+            "import os, signal, sys\n"
+            "real, seen = os.replace, [0]\n"
+            "def replace(a, b, **k):\n"
+            f"    if os.path.basename(str(b)).startswith({name!r}):\n"
+            "        seen[0] += 1\n"
+            f"        if seen[0] == {nth}: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    return real(a, b, **k)\n"
+            "os.replace = replace\n"
+            "from sibe.cli import main\n"
+            f"main({['train', *FLAGS, '--out', str(out)]!r})\n"
+        )
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    finish(out)
+    assert_same_result(uninterrupted, out)
+
+
+def test_damaged_newest_checkpoint_falls_back_and_says_so(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "damaged"
+    process = start(out)
+    while max(checkpoint.list_steps(out / "checkpoint"), default=0) < 2000:
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    newest = max(checkpoint.list_steps(out / "checkpoint"))
+    path = out / "checkpoint" / f"checkpoint_{newest:09d}.pt"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    text = finish(out)
+    assert path.name in text and "continuing at env_step" in text
+    assert_same_result(uninterrupted, out)
+
+
+def test_resume_by_directory_and_finished_run(uninterrupted: Path) -> None:
+    before = (uninterrupted / "train.csv").read_bytes()
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sibe", "train", "--resume", str(uninterrupted)],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "finished" in done.stdout
+    assert (uninterrupted / "train.csv").read_bytes() == before
+
+
+def test_another_config_and_a_second_process_are_refused(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command(uninterrupted, "--sac.lr", "0.5"), env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and "lr" in done.stderr
+
+    out = tmp_path / "busy"
+    process = start(out)
+    while not (out / "train.csv").exists():
+        time.sleep(0.05)
+    done = subprocess.run(command(out), env=env, capture_output=True, text=True)
+    process.kill()
+    process.communicate()
+    assert done.returncode == 2 and "in use" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,275 @@
+"""SAC: its losses against written-out formulas, and exactly which parameters each loss moves."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sibe.agents import losses
+from sibe.agents.sac import SAC, SAC_METRICS
+from sibe.config import RunConfig
+from sibe.methods.base import Latents
+from sibe.nn.gaussian import squashed_sample, standard_normal
+from sibe.presets import preset_config
+from sibe.replay.chunk import Chunk
+
+ACTIONS = 2
+
+
+def make_config(method: str = "sibe", **sac: object) -> RunConfig:
+    config = preset_config("debug", method=method)
+    return replace(config, sac=replace(config.sac, **sac))
+
+
+def make_agent(config: RunConfig, seed: int = 0) -> SAC:
+    return SAC(config, ACTIONS, torch.Generator().manual_seed(seed), torch.device("cpu"))
+
+
+def make_chunk(config: RunConfig, seed: int = 0, batch: int | None = None) -> Chunk:
+    g = torch.Generator().manual_seed(seed)
+    steps, size = config.sac.chunk, config.env.size
+    n = batch or config.sac.batch * config.sac.method_batch
+    return Chunk(
+        torch.randint(0, 256, (steps + 1, n, size, size, 9), generator=g, dtype=torch.uint8),
+        torch.rand(steps, n, ACTIONS, generator=g) * 2 - 1,
+        torch.rand(steps, n, generator=g),
+        torch.ones(steps, n),
+    )
+
+
+def parts(agent: SAC) -> dict[str, list[torch.Tensor]]:
+    """All parameters of the agent by the names of the paper's components."""
+    found = {
+        "encoder": list(agent.encoder.parameters()),
+        "target_encoder": list(agent.target_encoder.parameters()),
+        "critic": list(agent.critic.parameters()),
+        "target_critic": list(agent.target_critic.parameters()),
+        "actor": list(agent.actor.parameters()),
+        "temperature": [agent.log_temperature],
+    }
+    if agent.config.method == "sibe":
+        for name, module in agent.method.bottleneck.named_children():
+            found[name] = list(module.parameters())
+    return found
+
+
+def moved(before: dict[str, list[torch.Tensor]], agent: SAC) -> set[str]:
+    after = parts(agent)
+    return {
+        name
+        for name, old in before.items()
+        if any(not torch.equal(a, b) for a, b in zip(old, after[name], strict=True))
+    }
+
+
+def snapshot(agent: SAC) -> dict[str, list[torch.Tensor]]:
+    return {name: [p.detach().clone() for p in ps] for name, ps in parts(agent).items()}
+
+
+def encode(agent: SAC, chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
+    c = agent.encoder(chunk.obs[:-1])
+    with torch.no_grad():
+        return c, agent.target_encoder(chunk.obs[1:])
+
+
+ONLINE_METHOD = {"stochastic_encoder", "transition", "projection", "prediction", "bilinear"}
+
+
+def step_critic_only(agent: SAC, chunk: Chunk) -> None:
+    c, c_next = encode(agent, chunk)
+    agent._update_critic(chunk, c, c_next, chunk.reward, torch.zeros(()))
+
+
+def step_method_only(agent: SAC, chunk: Chunk) -> None:
+    c, c_next = encode(agent, chunk)
+    out = agent.method(Latents(c, c_next, chunk.action, chunk.reward), agent.generator)
+    agent.optimizer.zero_grad(set_to_none=True)
+    out.loss.backward()
+    agent.optimizer.step()
+
+
+def step_actor(agent: SAC, chunk: Chunk) -> None:
+    agent._update_actor(encode(agent, chunk)[0][0].detach())
+
+
+ROUTES = {
+    "critic": (step_critic_only, {"encoder", "critic"}),
+    "method": (step_method_only, {"encoder"} | ONLINE_METHOD),
+    "actor and temperature": (step_actor, {"actor", "temperature"}),
+    "targets": (
+        lambda agent, _: agent._update_targets(),
+        {"target_encoder", "target_critic", "target_stochastic_encoder", "target_prediction"},
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", ROUTES)
+def test_each_loss_moves_exactly_its_parameters(loss: str) -> None:
+    agent, chunk = make_agent(make_config()), make_chunk(make_config())
+    step, expected = ROUTES[loss]
+    if loss == "targets":  # a target that equals its online network cannot be seen to move
+        agent.update(chunk)
+    before = snapshot(agent)
+    step(agent, chunk)
+    assert moved(before, agent) == expected
+
+
+def test_actor_loss_leaves_no_gradient_behind_on_the_critic() -> None:
+    agent, chunk = make_agent(make_config()), make_chunk(make_config())
+    agent.optimizer.zero_grad(set_to_none=True)
+    step_actor(agent, chunk)
+    assert all(p.grad is None for p in agent.critic.parameters())
+    assert all(p.grad is None for p in agent.encoder.parameters())
+    assert all(p.requires_grad for p in agent.critic.parameters())
+
+
+def test_joint_step_equals_the_sum_of_separate_gradients() -> None:
+    """One backward pass over the summed loss gives what two passes would."""
+    config = make_config()
+    agent, chunk = make_agent(config), make_chunk(config)
+    twin = make_agent(config)
+    twin.load_state_dict(copy.deepcopy(agent.state_dict()))
+    agent.update(chunk)
+
+    c, c_next = encode(twin, chunk)
+    out = twin.method(Latents(c, c_next, chunk.action, chunk.reward), twin.generator)
+    with torch.no_grad():
+        action, log_prob = twin._act(c[1])
+        target = losses.td_target(
+            (chunk.reward + out.bonus)[0],
+            config.sac.discount * chunk.discount[0],
+            *twin.target_critic(c_next[0], action),
+            log_prob,
+            twin.temperature,
+        )
+    twin.optimizer.zero_grad()
+    q1, q2 = twin.critic(c[0], chunk.action[0])
+    losses.critic_loss(q1, q2, target).backward(retain_graph=True)
+    out.loss.backward()
+    twin.optimizer.step()
+    for a, b in zip(agent.encoder.parameters(), twin.encoder.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    for a, b in zip(agent.critic.parameters(), twin.critic.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_against_written_out_formulas() -> None:
+    g = torch.Generator().manual_seed(3)
+    r, d, q1, q2, logp = (torch.randn(5, generator=g) for _ in range(5))
+    alpha = torch.tensor(0.3)
+    y = losses.td_target(r, d, q1, q2, logp, alpha)
+    for i in range(5):
+        expected = r[i] + d[i] * (min(q1[i], q2[i]) - 0.3 * logp[i])
+        assert y[i].item() == pytest.approx(expected.item(), rel=1e-6)
+    mse = torch.nn.functional.mse_loss
+    torch.testing.assert_close(losses.critic_loss(q1, q2, y), mse(q1, y) + mse(q2, y))
+    expected = sum(0.3 * logp[i] - min(q1[i], q2[i]) for i in range(5)) / 5
+    torch.testing.assert_close(losses.actor_loss(logp, q1, q2, alpha), expected)
+
+
+def test_time_limit_bootstraps_and_termination_does_not() -> None:
+    config = make_config("none")
+    agent = make_agent(config)
+    with torch.no_grad():
+        for p in agent.target_critic.parameters():
+            p.zero_()
+        agent.target_critic.q1[-1].bias.fill_(100.0)
+        agent.target_critic.q2[-1].bias.fill_(100.0)
+        agent.log_temperature.fill_(-50.0)
+    chunk = make_chunk(config)
+    seen: list[torch.Tensor] = []
+    original = losses.critic_loss
+
+    def spy(q1: torch.Tensor, q2: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        seen.append(target.clone())
+        return original(q1, q2, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "critic_loss", spy)
+        agent.update(chunk)  # a time limit stores discount 1
+        agent.update(chunk._replace(discount=torch.zeros_like(chunk.discount)))
+    torch.testing.assert_close(seen[0], chunk.reward[0] + 0.99 * 100.0, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(seen[1], chunk.reward[0])
+
+
+def test_temperature_rises_below_the_target_entropy_and_falls_above() -> None:
+    for entropy, sign in ((-10.0, 1), (10.0, -1)):
+        log_temperature = torch.zeros((), requires_grad=True)
+        log_prob = torch.full((4,), -entropy)
+        losses.temperature_loss(log_temperature.exp(), log_prob, -2.0).backward()
+        assert -log_temperature.grad.sign().item() == sign
+
+
+def test_zero_bonus_gives_the_targets_of_plain_sac() -> None:
+    """λ = 0: the critic learns from the environment's reward alone."""
+    config = make_config("sibe")
+    config = replace(config, method_config=replace(config.method_config, intrinsic=0.0))
+    metrics = make_agent(config).update(make_chunk(config))
+    torch.testing.assert_close(metrics["batch_reward"], make_chunk(config).reward.mean())
+    assert metrics["bonus"].item() == 0.0
+
+
+@pytest.mark.parametrize("chunk_length", [1, 2, 4])
+@pytest.mark.parametrize("transitions", ["first", "all"])
+@pytest.mark.parametrize("method", ["none", "sibe"])
+def test_every_chunk_length_and_choice_of_transitions(
+    chunk_length: int, transitions: str, method: str
+) -> None:
+    config = make_config(method, chunk=chunk_length, transitions=transitions)
+    agent = make_agent(config)
+    for _ in range(3):
+        metrics = agent.update(make_chunk(config))
+        assert all(torch.isfinite(value).all() for value in metrics.values())
+    assert list(metrics) == agent.metric_names()
+    assert set(SAC_METRICS) <= set(metrics)
+
+
+def test_doubled_batch_for_the_method_leaves_sac_its_own() -> None:
+    """The paper's ablation: L = 1, twice the chunks for the bottleneck, B for SAC."""
+    config = make_config(chunk=1, method_batch=2)
+    agent, chunk = make_agent(config), make_chunk(config)
+    assert chunk.reward.shape == (1, 2 * config.sac.batch)
+    assert agent._for_sac(chunk.reward).shape == (config.sac.batch,)
+    agent.update(chunk)
+
+
+def test_actor_and_targets_move_every_second_update() -> None:
+    config = make_config()
+    agent = make_agent(config)
+    slow = {"actor", "temperature", "target_critic", "target_encoder"}
+    seen = []
+    for i in range(4):
+        before = snapshot(agent)
+        agent.update(make_chunk(config, i))
+        seen.append(moved(before, agent) & slow)
+    assert seen[1] == seen[3] == set()
+    assert seen[2] == slow and {"actor", "temperature"} <= seen[0]
+
+
+def test_state_round_trip_continues_bit_for_bit() -> None:
+    config = make_config()
+    agent, other = make_agent(config), make_agent(config, seed=9)
+    agent.update(make_chunk(config))
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    for i in range(3):
+        ours, theirs = agent.update(make_chunk(config, i)), other.update(make_chunk(config, i))
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    for name, tensors in parts(agent).items():
+        for a, b in zip(tensors, parts(other)[name], strict=True):
+            assert torch.equal(a, b), name
+
+
+def test_mean_action_is_the_limit_of_sampling() -> None:
+    agent = make_agent(make_config())
+    obs = make_chunk(make_config()).obs[0].numpy()
+    mean = agent.act(obs, None)
+    c = agent.encoder(torch.from_numpy(obs))
+    mu, log_std = agent.actor(c)
+    torch.testing.assert_close(torch.from_numpy(mean), mu.tanh().detach())
+    g = torch.Generator().manual_seed(1)
+    sampled = agent.act(obs, torch.Generator().manual_seed(1))
+    expected, _ = squashed_sample(mu, log_std, standard_normal(mu, g))
+    torch.testing.assert_close(torch.from_numpy(sampled), expected.detach())
