@@ -7,6 +7,7 @@ steps including the action repeat, ``agent_step`` counts decisions; every name s
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from tyro.conf import arg
 from sibe.errors import UserError
 from sibe.methods.registry import find_method
 from sibe.methods.sibe import SIBEConfig
+
+
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -210,8 +214,8 @@ def _positive(config: RunConfig) -> dict[str, float]:
 def check(config: RunConfig) -> None:
     """Refuse values that cannot work, naming the flag and what it takes."""
     for flag, value in _positive(config).items():
-        if not value > 0:
-            raise UserError(f"--{flag} must be above 0, not {value}")
+        if not 0 < value < math.inf:
+            raise UserError(f"--{flag} must be above 0 and finite, not {value}")
     fractions = {
         "encoder.tau": config.encoder.tau,
         "sac.tau": config.sac.tau,
@@ -224,8 +228,12 @@ def check(config: RunConfig) -> None:
         raise UserError(f"--sac.transitions must be first or all, not {config.sac.transitions!r}")
     if config.sac.batch < 2:
         raise UserError(f"--sac.batch must be at least 2, not {config.sac.batch}")
-    if config.sac.shift < 0 or config.seed < 0 or config.threads < 0:
-        raise UserError("--sac.shift, --seed and --threads must not be negative")
+    if config.sac.shift < 0 or config.seed < 0:
+        raise UserError("--sac.shift and --seed must not be negative")
+    if not 0 <= config.threads <= MOST_THREADS:
+        raise UserError(f"--threads must be 0 (all cores) to {MOST_THREADS}, not {config.threads}")
+    if config.schedule.initial_steps < config.sac.chunk:
+        raise UserError(f"--initial-steps must be at least --sac.chunk, {config.sac.chunk}")
     least = config.sac.chunk + config.env.stack + 1
     if config.schedule.replay_capacity < least:
         raise UserError(f"--replay-capacity must be at least {least}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sibe.agents import losses
 from sibe.agents.networks import Actor, TwinQ
@@ -215,19 +215,14 @@ class SAC:
             out = self.method(latents, torch.Generator(self.generator.device).manual_seed(0))
         return [*SAC_METRICS, *out.metrics]
 
-    def _modules(self) -> dict[str, Any]:
-        names = (
-            "encoder",
-            "target_encoder",
-            "critic",
-            "target_critic",
-            "actor",
-            "method",
-            "optimizer",
-            "actor_optimizer",
-            "temperature_optimizer",
-        )
+    def networks(self) -> dict[str, nn.Module]:
+        """Return all networks by name, targets included."""
+        names = ("encoder", "target_encoder", "critic", "target_critic", "actor", "method")
         return {name: getattr(self, name) for name in names}
+
+    def _modules(self) -> dict[str, Any]:
+        names = ("optimizer", "actor_optimizer", "temperature_optimizer")
+        return {**self.networks(), **{name: getattr(self, name) for name in names}}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything an exact continuation needs, as plain values and tensors."""

@@ -56,6 +56,9 @@ class SIBEConfig:
         for name, value in (("latent", self.latent), ("hidden", self.hidden), ("lr", self.lr)):
             if not value > 0:
                 raise UserError(f"sibe: {name} is {value}: give a number above 0")
+        for name, value in (("latent", self.latent), ("hidden", self.hidden), ("lr", self.lr)):
+            if not 0 < value < math.inf:
+                raise UserError(f"sibe: {name} is {value}: give a finite number above 0")
         if not 0 < self.tau <= 1:
             raise UserError(f"sibe: tau is {self.tau}: give a number above 0 and at most 1")
         for name, choice, choices in (

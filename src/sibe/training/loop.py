@@ -26,6 +26,9 @@ from sibe.training.recorder import Recorder
 from sibe.training.run_directory import RunDirectory
 from sibe.training.seeding import numpy_state, numpy_stream, restore_numpy, torch_stream
 
+_INTACT = (
+    "the last checkpoint is intact; start a new run with lower learning rates or method weights"
+)
 _COUNTERS = ("env_step", "agent_step", "episode", "next_eval", "next_checkpoint", "last_eval")
 
 
@@ -138,9 +141,7 @@ class Trainer:
         if not bool(torch.isfinite(losses).all()):
             bad = [name for name, value in metrics.items() if not torch.isfinite(value).all()]
             raise UserError(
-                f"{', '.join(bad)} became non-finite at env_step {self.env_step}; the last "
-                f"checkpoint in {self.directory.checkpoints} is intact: lower the learning rates "
-                "or the method's weights and start a new run"
+                f"{', '.join(bad)} became non-finite at env_step {self.env_step}; {_INTACT}"
             )
         return metrics
 
@@ -193,9 +194,9 @@ class Trainer:
         prune(self.directory.replay, checkpoint.needed_episodes(folder))
 
     def _refuse_broken_weights(self) -> None:
-        for name, value in self.agent.actor.named_parameters():
-            if not torch.isfinite(value).all():
-                raise UserError(f"actor.{name} became non-finite; the last checkpoint is intact")
+        for name, network in self.agent.networks().items():
+            if not all(bool(torch.isfinite(p).all()) for p in network.parameters()):
+                raise UserError(f"the weights of the {name} became non-finite; {_INTACT}")
 
     def _resume(self) -> None:
         """Go back to the newest good checkpoint, or to the very beginning."""

@@ -47,8 +47,8 @@ def resolve(config: RunConfig) -> RunConfig:
 
 def train(config: RunConfig, out: Path | None = None) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory."""
-    config = resolve(config)
     check(config)
+    config = resolve(config)
     path = default_directory(config) if out is None else Path(out)
     keep_memory()
     torch.set_num_threads(config.threads)
