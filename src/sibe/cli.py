@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, subcommand
 
-from sibe.errors import UserError
+from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
 
 
@@ -162,6 +162,10 @@ def _one_line(box: str, prog: str) -> str:
     lines = [re.sub(r"[╭╮╰╯│─]", "", line).strip() for line in box.splitlines()]
     lines = [line for line in lines if line]
     message = lines[1] if len(lines) > 1 else " ".join(lines)
+    for line in lines:
+        if line.startswith("Available subcommands: "):
+            word, names = message.split()[2].rstrip(","), line.split(": ")[1]
+            return f"unknown command {word!r}{nearest(word, names.split(', '))} (there are {names})"
     if message.endswith(":") and len(lines) > 2:
         message += f" {lines[2]}"
     if "Perhaps you meant:" in lines:

@@ -19,7 +19,7 @@ class Trouble(Exception):
 def check_python() -> str:
     """Python is new enough."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - pip can be told to install anyway
         raise Trouble(f"Python {version} is too old: make PYTHON=python3.11 setup")
     return f"Python {version}"
 
@@ -113,7 +113,8 @@ def examine(preset: str) -> int:
     for name, check in checks:
         try:
             print(f"ok    {name:10s} {check()}")
-        except (Trouble, UserError, ImportError) as trouble:
+        except Exception as trouble:  # a check that breaks has found something, too
             failed += 1
-            print(f"FAIL  {name:10s} {trouble}")
+            kind = "" if isinstance(trouble, Trouble | UserError) else f"{type(trouble).__name__}: "
+            print(f"FAIL  {name:10s} {kind}{' '.join(str(trouble).split())}")
     return 1 if failed else 0

@@ -108,7 +108,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         reward, env_steps = 0.0, 0
         for _ in range(self.action_repeat):
             now = self.dm_env.step(control)
-            reward += now.reward or 0.0
+            reward += float(now.reward or 0.0)
             env_steps += 1
             if now.last() or self._control_steps + env_steps >= TIME_LIMIT:
                 break
@@ -117,7 +117,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         truncated = not terminated and bool(now.last() or self._control_steps >= TIME_LIMIT)
         return self._observe(), reward, terminated, truncated, {"env_steps": env_steps}
 
-    def render(self) -> Frame | None:  # type: ignore[override]
+    def render(self) -> Frame | None:
         """Return the newest frame."""
         return self._frame
 

@@ -69,7 +69,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Frame, dict[str, Any]]:
-        """Begin an episode; with a seed, one that depends on nothing else (if the env keeps to it)."""
+        """Begin an episode; with a seed, one that depends on nothing else, if the env complies."""
         mixed = None if seed is None else stream_seed(seed, self._split)
         super().reset(seed=mixed)
         observation, info = self.gym_env.reset(seed=mixed, options=options)
@@ -95,7 +95,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         frame = self._observe(observation)
         return frame, reward, terminated, truncated, {**info, "env_steps": env_steps}
 
-    def render(self) -> Frame | None:  # type: ignore[override]
+    def render(self) -> Frame | None:
         """Return the newest frame."""
         return self._frame
 

@@ -44,6 +44,11 @@ def background_geoms(model: Any, *, keep_floor: bool = False) -> list[int]:
     return geoms
 
 
+def _has_spheres(model: Any) -> bool:
+    sites = (model.site_group < 3) & (model.site_rgba[:, 3] > 0)
+    return bool(np.isin([*model.geom_type, *model.site_type[sites]], _SPHERES).any())
+
+
 class Renderer:
     """Renders one model from one fixed camera.
 
@@ -92,7 +97,7 @@ class Renderer:
         return pixels[::-1]
 
     def rgba(self) -> Frame:
-        """Return uint8 [H, W, 4]: colour times coverage, and coverage, of all but the background."""
+        """Return uint8 [H, W, 4]: all but the background, colour times coverage, and coverage."""
         with self._current() as call:
             group = self._model.geom_group[self._hidden].copy()
             self._model.geom_group[self._hidden] = _HIDDEN_GROUP
@@ -148,8 +153,7 @@ class Renderer:
             # Light is computed at the vertices: slices around a limb stay as they are, or it would
             # shine elsewhere. Stacks run along its straight side, where they add nothing; they are
             # the shape of a sphere. Flat faces need their quads only where a lamp falls on a floor.
-            round_shapes = bool(np.isin(self._model.geom_type, _SPHERES).any())
-            stacks = 4 if not round_shapes else 6 if self._hidden is None else 8
+            stacks = 4 if not _has_spheres(self._model) else 6 if self._hidden is None else 8
             values += [
                 (vis.quality, "shadowsize", 512 if self._floor else 384),
                 (vis.quality, "numstacks", min(stacks, vis.quality.numstacks)),
@@ -183,9 +187,7 @@ class Renderer:
         if self._context.offSamples:
             GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._context.offFBO)
             GL.glBindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._context.offFBO_r)
-            GL.glBlitFramebuffer(
-                0, 0, w, h, 0, 0, w, h, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST
-            )
+            GL.glBlitFramebuffer(0, 0, w, h, 0, 0, w, h, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
             GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._context.offFBO_r)
         pixels = np.empty((h, w, 4), np.uint8)
         GL.glReadPixels(0, 0, w, h, GL.GL_RGBA, GL.GL_UNSIGNED_BYTE, pixels)

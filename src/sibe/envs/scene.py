@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def simplify_tendons(mujoco: Any, scene: Any) -> None:
     for run in np.split(np.arange(len(segments)), cuts):
         joints = np.concatenate([start[run[:1]], end[run]])
         kept = corners(joints, float(radius[run[0]]))
-        for first, last in zip(kept[:-1], kept[1:], strict=True):
+        for first, last in pairwise(kept):
             head = segments[run[first]]
             mujoco.mjv_connector(
                 head, mujoco.mjtGeom.mjGEOM_CAPSULE, radius[run[0]], joints[first], joints[last]

@@ -1,0 +1,25 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sibe.envs.clips import Footage, write_bank
+
+CLIP_FRAMES = {"train-0": 5, "train-1": 7, "train-2": 1, "eval-0": 4, "eval-1": 3}
+
+
+@pytest.fixture(scope="session")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small clip bank of 84×84 frames, no two of which share a byte pattern."""
+    rng = np.random.default_rng(0)
+    footage = [
+        Footage(name, "", rng.integers(0, 256, (frames, 84, 84, 3), dtype=np.uint8))
+        for name, frames in CLIP_FRAMES.items()
+    ]
+    out = tmp_path_factory.mktemp("clips") / "bank"
+    write_bank(out, footage, lambda names: [n.split("-")[0] for n in names], kind="videos", size=84)
+    return out
