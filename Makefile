@@ -31,8 +31,7 @@ check: setup
 	$(BIN)/mypy
 
 train: setup
-	$(BIN)/sibe doctor
-	$(BIN)/sibe tasks --picture runs/tasks.png
+	$(BIN)/sibe train --preset cpu --task cartpole_swingup --background noise --method sibe --seed 1
 
 bench: setup
 	$(BIN)/python benchmarks/rendering.py

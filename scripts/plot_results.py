@@ -3,50 +3,67 @@
     .venv/bin/python scripts/plot_results.py results/cpu_cartpole
 
 Reads <folder>/<task>-<background>/<method>/seed<k>/{eval,train}.csv, writes <folder>/curves.png and
-prints the table of results/README.md. Thin lines are seeds, the thick one is their mean.
+prints the rows of its table. Thin lines are seeds, the thick one is their mean.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from sibe.logs.csv_log import read_csv
 
-COLOURS = {"sibe": "#0072b2", "none": "#999999"}
+COLOURS = {"sibe": "#0072b2", "none": "#777777"}
+Run = dict[str, Any]
+
+
+def draw_returns(axis: Any, folder: Path) -> None:
+    """Draw the evaluations of one setting and print its rows of the table."""
+    for method in sorted(path.name for path in folder.iterdir()):
+        runs: list[Run] = [read_csv(path) for path in sorted((folder / method).glob("*/eval.csv"))]
+        last = [float(run["episode_reward"][-1]) for run in runs]
+        minutes = np.mean([run["total_time"][-1] for run in runs]) / 60
+        seeds = " | ".join(f"{value:.0f}" for value in last)
+        print(f"| {folder.name} | {method} | {seeds} | {np.mean(last):.0f} | {minutes:.1f} |")
+        colour = COLOURS[method]
+        for run in runs:
+            axis.plot(run["frame"], run["episode_reward"], color=colour, lw=0.7, alpha=0.6)
+        mean = np.mean([run["episode_reward"] for run in runs], axis=0)
+        axis.plot(runs[0]["frame"], mean, color=colour, lw=2.2, label=method)
+    axis.set(title=folder.name, xlabel="environment steps (action repeat included)")
+    axis.set_ylim(bottom=0)
+    axis.legend(frameon=False)
+
+
+def draw_losses(axes: dict[str, Any], folder: Path, style: str) -> None:
+    """Draw KL and InfoNCE of the SIBE runs of one setting."""
+    for path in sorted((folder / "sibe").glob("*/train.csv")):
+        run = read_csv(path)
+        label = f"{folder.name.split('-')[-1]}, {path.parent.name}"
+        for name, axis in axes.items():
+            axis.plot(run["frame"], run[name], style, lw=1, label=label)
 
 
 def main(folder: Path) -> None:
-    settings = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    figure = Figure(figsize=(4.2 * (len(settings) + 1), 3.6), layout="constrained")
-    axes = figure.subplots(1, len(settings) + 1)
-    for axis, setting in zip(axes, settings, strict=False):
-        for method in sorted(path.name for path in (folder / setting).iterdir()):
-            runs = [read_csv(path) for path in sorted((folder / setting / method).glob("*/eval.csv"))]
-            last = [run["episode_reward"][-1] for run in runs]
-            print(f"| {setting} | {method} | " + " | ".join(f"{x:.0f}" for x in last) + " | ", end="")
-            print(f"{np.mean(last):.0f} | {np.mean([r['total_time'][-1] for r in runs]) / 60:.1f} |")
-            for run in runs:
-                axis.plot(run["frame"], run["episode_reward"], color=COLOURS[method], lw=0.7, alpha=0.6)
-            mean = np.mean([run["episode_reward"] for run in runs], axis=0)
-            axis.plot(runs[0]["frame"], mean, color=COLOURS[method], lw=2.2, label=method)
-        axis.set(title=setting, xlabel="environment steps (action repeat included)", ylim=(0, None))
-        axis.legend(frameon=False)
-    axes[0].set_ylabel("return of 10 evaluation episodes")
-    losses = axes[-1]
-    for setting, style in zip(settings, ("-", "--"), strict=False):
-        for path in sorted((folder / setting / "sibe").glob("*/train.csv")):
-            run = read_csv(path)
-            label = f"{setting.split('-')[-1]}, {path.parent.name}"
-            losses.plot(run["frame"], run["kl"], style, lw=1, color="#d55e00", label=f"KL {label}")
-            losses.plot(
-                run["frame"], 10 * run["infonce"], style, lw=1, color="#009e73", label=f"10·InfoNCE {label}"
-            )
-    losses.set(title="sibe: KL and InfoNCE (nats)", xlabel="environment steps", ylim=(0, 80))
-    losses.legend(frameon=False, fontsize=6)
+    """Write curves.png."""
+    settings = sorted(path for path in folder.iterdir() if path.is_dir())
+    figure = Figure(figsize=(4.1 * (len(settings) + 1), 3.8), layout="constrained")
+    grid = figure.add_gridspec(2, len(settings) + 1)
+    for column, setting in enumerate(settings):
+        axis = figure.add_subplot(grid[:, column])
+        draw_returns(axis, setting)
+        if column == 0:
+            axis.set_ylabel("mean return of the evaluation episodes")
+    losses = {name: figure.add_subplot(grid[row, -1]) for row, name in enumerate(("kl", "infonce"))}
+    for setting, style in zip(settings, ("-", "--", ":"), strict=False):
+        draw_losses(losses, setting, style)
+    losses["kl"].set(ylabel="KL (nats)", title="sibe", ylim=(0, 80))
+    losses["infonce"].set(ylabel="InfoNCE (nats)", xlabel="environment steps")
+    losses["kl"].legend(frameon=False, fontsize=7, ncols=2)
     figure.savefig(folder / "curves.png", dpi=110)
 
 

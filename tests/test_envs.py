@@ -135,11 +135,11 @@ def test_rewards_and_steps_match_a_plain_dm_control_loop(task: str, repeat: int)
         _, reward, terminated, truncated, info = env.step(action)
         # ±1 are the actuators' own limits, whatever they are (quadruped: -0.8 to 1.1 and others).
         middle, half = (limits.maximum + limits.minimum) / 2, (limits.maximum - limits.minimum) / 2
-        expected = 0.0
-        for steps in range(1, repeat + 1):
+        expected, steps = 0.0, 0
+        while True:
             step = plain.step(middle + half * action.astype(np.float64))
-            expected += step.reward
-            if step.last():
+            expected, steps = expected + step.reward, steps + 1
+            if steps == repeat or step.last():
                 break
         control_steps += steps
         total += expected

@@ -7,6 +7,7 @@ the rest is outline (or a string thinner than a pixel) and is free.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from sibe.envs.scene import corners
 from sibe.envs.tasks import PAPER_TASKS, SUITE_TASKS
 
 FINE = 5
+MORE_TASKS = ("finger_turn_hard", "quadruped_escape", "dog_fetch")  # targets, terrain, a skin
 GEOM = 5  # mjOBJ_GEOM
 
 # Everything in the suite that is floor, wall or terrain, by domain; walls after the bar.
@@ -84,9 +86,7 @@ class Stage:
         return whole(~behind), whole(behind)
 
 
-@pytest.mark.parametrize(
-    "task", [*PAPER_TASKS, "finger_turn_hard", "quadruped_escape", "dog_fetch"]
-)
+@pytest.mark.parametrize("task", [*PAPER_TASKS, *MORE_TASKS])
 def test_the_mask_is_the_geometry(task: str) -> None:
     stage = Stage(task, seed=1)
     outline = []
@@ -186,8 +186,7 @@ def test_nothing_shines_through_glass(task: str, monkeypatch: pytest.MonkeyPatch
 def test_beams_of_sensors_are_not_drawn() -> None:
     """Stock dm_control hides the rangefinder's beams, MuJoCo's own default shows them."""
     stage = Stage("quadruped_escape")
-    # The terrain is far rougher than other floors, its shadows need the large map to agree.
-    assert abs(stage.clean.rgb().astype(int) - stage.stock()).mean() < 1
+    assert abs(stage.clean.rgb().astype(int) - stage.stock()).mean() < 0.5
 
 
 def test_terrain_is_uploaded_for_every_episode() -> None:
@@ -196,7 +195,7 @@ def test_terrain_is_uploaded_for_every_episode() -> None:
     second, _ = env.reset(seed=1)
     physics = env.unwrapped.physics  # type: ignore[attr-defined]
     stock = physics.render(84, 84, camera_id=SUITE_TASKS["quadruped_escape"].camera)
-    assert abs(second.astype(int) - stock).mean() < 1
+    assert abs(second.astype(int) - stock).mean() < 0.5
     env.close()
 
 
@@ -227,7 +226,8 @@ def test_a_slack_tendon_is_drawn_with_fewer_segments() -> None:
     import mujoco
 
     stage = Stage("ball_in_cup_catch", seed=1)
-    stage.advance(50)
+    with stage.physics.reset_context():  # the ball in the cup, the string slack below
+        stage.physics.named.data.qpos[["ball_x", "ball_z"]] = 0.02, 0.1
     drawn = mujoco.MjvScene(stage.physics.model.ptr, maxgeom=200)
     mujoco.mjv_updateScene(
         stage.physics.model.ptr,
@@ -254,7 +254,7 @@ def test_no_point_is_farther_than_the_tolerance_from_the_simpler_line(points: np
     kept = corners(points, 0.3)
     assert kept[0] == 0
     assert kept[-1] == len(points) - 1
-    for first, last in zip(kept, kept[1:], strict=False):
+    for first, last in pairwise(kept):
         # Brute force: the nearest of many points on the segment.
         dense = points[first] + np.linspace(0, 1, 401)[:, None] * (points[last] - points[first])
         for point in points[first : last + 1]:

@@ -159,23 +159,27 @@ def parse(kind: Any, args: list[str], *, prog: str = "sibe", default: Any = None
 
 
 def _one_line(box: str, prog: str) -> str:
-    lines = [re.sub(r"[╭╮╰╯│─]", "", line).strip() for line in box.splitlines()]
-    lines = [line for line in lines if line]
-    message = lines[1] if len(lines) > 1 else " ".join(lines)
-    for line in lines:
-        if line.startswith("Available subcommands: "):
-            word, names = message.split()[2].rstrip(","), line.split(": ")[1]
+    # A title, the message, and what may help, with rules between; tyro draws them as it can.
+    lines = [re.sub(r"[╭╮╰╯│─]|^ *-+ *$", "", line).strip() for line in box.splitlines()]
+    message, *more = re.split(r"\n{2,}", "\n".join(lines[1:]).strip() or f"bad line {box}")
+    first, *rest = message.splitlines()
+    message = " ".join([first, *(rest[:1] if first.endswith(":") else rest)])
+    after = message.partition(": ")[2]
+    for help_ in more:
+        if help_.startswith("Available subcommands: "):
+            names, word = help_.split(": ")[1].replace("\n", " "), re.split("[ ,]+", after)[0]
             return f"unknown command {word!r}{nearest(word, names.split(', '))} (there are {names})"
-    if message.endswith(":") and len(lines) > 2:
-        message += f" {lines[2]}"
-    if "Perhaps you meant:" in lines:
-        message += f"; did you mean {lines[lines.index('Perhaps you meant:') + 1].split()[0]}?"
+        if help_.startswith("Perhaps you meant:"):
+            message += f"; did you mean {help_.split()[3]}?"
     return f"{message} (see {prog} --help)"
 
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line; this is what `sibe` and `python -m sibe` call."""
     args = sys.argv[1:] if args is None else args
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of ASCII only gets "?" for "×"
+            stream.reconfigure(errors="replace")
     try:
         if args[:1] == ["train"]:  # its flags depend on the preset, the task and the method
             from sibe.train_command import run_train

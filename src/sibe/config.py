@@ -19,7 +19,6 @@ from sibe.errors import UserError
 from sibe.methods.registry import find_method
 from sibe.methods.sibe import SIBEConfig
 
-
 MOST_THREADS = 1024
 
 

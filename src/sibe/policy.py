@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from sibe.agents.sac import SAC
 from sibe.config import RunConfig, from_json

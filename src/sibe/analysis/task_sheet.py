@@ -21,7 +21,7 @@ _TITLES = {
 
 
 def task_frame(task: str, background: str, *, clips: Path | None, size: int, seed: int) -> Frame:
-    """Return one frame [size, size, 3] of a task in a setting, a few random steps into an episode."""
+    """Return a frame [size, size, 3] of a task in a setting, a few random steps into it."""
     env = make_env(task, background, size=size, stack=1, clips=clips)
     try:
         frame, _ = env.reset(seed=seed)
@@ -44,8 +44,8 @@ def write_task_sheet(path: Path, *, clips: Path | None, size: int, seed: int) ->
     figure = Figure(figsize=(12.4, 6.3), layout="constrained")
     axes = figure.subplots(len(BACKGROUNDS), len(PAPER_TASKS))
     for row, background in zip(axes, BACKGROUNDS, strict=True):
-        for axis, task in zip(row, PAPER_TASKS, strict=True):
-            frame = task_frame(task, background, clips=clips, size=size, seed=seed)
+        for column, (axis, task) in enumerate(zip(row, PAPER_TASKS, strict=True)):
+            frame = task_frame(task, background, clips=clips, size=size, seed=seed + column)
             axis.imshow(frame, interpolation="nearest")
             axis.set(xticks=[], yticks=[])
             if background == "clean":

@@ -154,8 +154,11 @@ class Renderer:
             # shine elsewhere. Stacks run along its straight side, where they add nothing; they are
             # the shape of a sphere. Flat faces need their quads only where a lamp falls on a floor.
             stacks = 4 if not _has_spheres(self._model) else 6 if self._hidden is None else 8
+            # Rough ground shades itself, which a small map gets wrong.
+            rough = self._floor and self._model.nhfield > 0
+            shadow = vis.quality.shadowsize if rough else 512 if self._floor else 384
             values += [
-                (vis.quality, "shadowsize", 512 if self._floor else 384),
+                (vis.quality, "shadowsize", shadow),
                 (vis.quality, "numstacks", min(stacks, vis.quality.numstacks)),
                 (vis.quality, "numquads", vis.quality.numquads if self._floor else 1),
             ]
