@@ -75,19 +75,26 @@ def encode(agent: SAC, chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
         return c, agent.target_encoder(chunk.obs[1:])
 
 
+def encode_cut(agent: SAC, chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As in the update: the encoder's output, a leaf in its place, and the target's."""
+    encoded, c_next = encode(agent, chunk)
+    return encoded, encoded.detach().requires_grad_(), c_next
+
+
 ONLINE_METHOD = {"stochastic_encoder", "transition", "projection", "prediction", "bilinear"}
 
 
 def step_critic_only(agent: SAC, chunk: Chunk) -> None:
-    c, c_next = encode(agent, chunk)
-    agent._update_critic(chunk, c, c_next, chunk.reward, torch.zeros(()))
+    encoded, c, c_next = encode_cut(agent, chunk)
+    loss, _ = agent._critic_loss(chunk, c, c_next, chunk.reward)
+    agent._step(encoded, c, loss, torch.zeros(()))
 
 
 def step_method_only(agent: SAC, chunk: Chunk) -> None:
-    c, c_next = encode(agent, chunk)
+    encoded, c, c_next = encode_cut(agent, chunk)
     out = agent.method(Latents(c, c_next, chunk.action, chunk.reward), agent.generator)
     agent.optimizer.zero_grad(set_to_none=True)
-    out.loss.backward()
+    encoded.backward(agent._backward(out.loss, c))
     agent.optimizer.step()
 
 
@@ -126,9 +133,10 @@ def test_actor_loss_leaves_no_gradient_behind_on_the_critic() -> None:
     assert all(p.requires_grad for p in agent.critic.parameters())
 
 
-def test_joint_step_equals_the_sum_of_separate_gradients() -> None:
-    """One backward pass over the summed loss gives what two passes would."""
+def test_share_0_is_the_plain_sum_of_both_losses() -> None:
+    """One backward pass through the convolutions gives what a pass per loss would."""
     config = make_config()
+    config = replace(config, encoder=replace(config.encoder, method_share=0.0))
     agent, chunk = make_agent(config), make_chunk(config)
     twin = make_agent(config)
     twin.load_state_dict(copy.deepcopy(agent.state_dict()))
@@ -154,6 +162,39 @@ def test_joint_step_equals_the_sum_of_separate_gradients() -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     for a, b in zip(agent.critic.parameters(), twin.critic.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.1, 1.0, 3.0])
+def test_balanced_gives_the_method_its_share(share: float) -> None:
+    g = torch.Generator().manual_seed(1)
+    critic, method = 500 * torch.randn(2, 8, 4, generator=g), torch.randn(2, 8, 4, generator=g)
+    felt = losses.balanced(critic, method, share) - critic
+    assert (felt.norm() / critic.norm()).item() == pytest.approx(share, rel=1e-3)
+    cosine = torch.nn.functional.cosine_similarity(felt.flatten(), method.flatten(), dim=0)
+    assert cosine.item() == pytest.approx(1, abs=1e-4)
+    assert torch.equal(losses.balanced(critic, torch.zeros_like(method), share), critic)
+    assert torch.equal(losses.balanced(critic, method, 0.0), critic + method)
+
+
+def test_the_encoder_feels_both_losses_and_the_critic_only_its_own() -> None:
+    """The heads' own gradients are not scaled; the encoder's is the balanced one, by autograd."""
+    config = make_config()
+    agent, chunk = make_agent(config), make_chunk(config)
+    twin = make_agent(config)
+    twin.load_state_dict(copy.deepcopy(agent.state_dict()))
+    agent.update(chunk)
+
+    c, c_next = encode(twin, chunk)
+    out = twin.method(Latents(c, c_next, chunk.action, chunk.reward), twin.generator)
+    loss, _ = twin._critic_loss(chunk, c, c_next, chunk.reward + out.bonus)
+    of_critic, of_method = (
+        torch.autograd.grad(x, c, retain_graph=True)[0] for x in (loss, out.loss)
+    )
+    expected = torch.autograd.grad(
+        c, list(twin.encoder.parameters()), losses.balanced(of_critic, of_method, 1.0)
+    )
+    for parameter, gradient in zip(agent.encoder.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_losses_against_written_out_formulas() -> None:

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+
+def balanced(critic: Tensor, method: Tensor, share: float) -> Tensor:
+    """Return the gradient that the encoder is given: both losses' gradients on c, ``[L, B, D]``.
+
+    The critic's error grows with the return and its gradient is soon a hundred times the method's;
+    in a plain sum, and so under one Adam, the method would no longer be felt. Separate Adams would
+    cure that at the price of a second pass through the convolutions. Here the method's gradient is
+    scaled to ``share`` times the length of the critic's instead; 0 is the plain sum.
+    """
+    if not share:
+        return critic + method
+    length = torch.linalg.vector_norm
+    return critic + share * length(critic) / length(method).clamp_min(1e-12) * method
 
 
 def td_target(

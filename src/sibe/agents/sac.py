@@ -99,24 +99,26 @@ class SAC:
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from a minibatch of chunks; return detached metrics."""
         chunk = Chunk(*(part.to(self.device, non_blocking=True) for part in chunk))
-        c = self.encoder(chunk.obs[:-1])  # φ_o(s_t)        [L, B, D]
+        encoded = self.encoder(chunk.obs[:-1])  # φ_o(s_t)        [L, B, D]
         with torch.no_grad():
             c_next = self.target_encoder(chunk.obs[1:])  # φ_m(s_{t+1})    [L, B, D]
+        c = encoded.detach().requires_grad_()
         out = self.method(Latents(c, c_next, chunk.action, chunk.reward), self.generator)
         reward = chunk.reward + out.bonus  # Eq. (augmented reward)
-
-        metrics = self._update_critic(chunk, c, c_next, reward, out.loss)
+        critic_loss, metrics = self._critic_loss(chunk, c, c_next, reward)
+        self._step(encoded, c, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
             self._actor_metrics = self._update_actor(self._for_sac(c).detach())
         if self.updates % self.config.sac.target_every == 0:
             self._update_targets()
         self.updates += 1
+        metrics["method_loss"] = out.loss.detach()
         return {**metrics, **self._actor_metrics, **out.metrics}
 
-    def _update_critic(
-        self, chunk: Chunk, c: Tensor, c_next: Tensor, reward: Tensor, method_loss: Tensor
-    ) -> Metrics:
-        """Step critic, encoder and method on the summed loss: one backward pass for all."""
+    def _critic_loss(
+        self, chunk: Chunk, c: Tensor, c_next: Tensor, reward: Tensor
+    ) -> tuple[Tensor, Metrics]:
+        """Return the squared Bellman error on the augmented reward."""
         with torch.no_grad():
             seen = self._next_policy_input(chunk, c, c_next)
             features = self.method.policy_features(seen, generator=self.generator)
@@ -128,15 +130,29 @@ class SAC:
             )
         q1, q2 = self.critic(self._for_sac(c), self._for_sac(chunk.action))
         loss = losses.critic_loss(q1, q2, target)
-        self.optimizer.zero_grad(set_to_none=True)
-        (loss + method_loss).backward()
-        self.optimizer.step()
-        return {
+        return loss, {
             "critic_loss": loss.detach(),
             "q": q1.detach().mean(),
             "batch_reward": reward.mean(),
-            "method_loss": method_loss.detach(),
         }
+
+    def _step(self, encoded: Tensor, c: Tensor, critic_loss: Tensor, method_loss: Tensor) -> None:
+        """Step critic, method and encoder; the convolutions see one backward pass for both."""
+        self.optimizer.zero_grad(set_to_none=True)
+        gradient = self._backward(critic_loss, c)
+        if method_loss.requires_grad:
+            of_method = self._backward(method_loss, c)
+            gradient = losses.balanced(gradient, of_method, self.config.encoder.method_share)
+        encoded.backward(gradient)
+        self.optimizer.step()
+
+    @staticmethod
+    def _backward(loss: Tensor, c: Tensor) -> Tensor:
+        """Give the loss's own parameters their gradient, and return that on c."""
+        c.grad = None
+        loss.backward()
+        assert c.grad is not None
+        return c.grad
 
     def _update_actor(self, c: Tensor) -> Metrics:
         """Step actor and temperature; c ``[N, D]`` is detached: the encoder never feels this."""

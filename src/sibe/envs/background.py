@@ -7,6 +7,7 @@ exact coverage, as the renderer would have laid it over the sky.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -52,7 +53,10 @@ class Noise:
 
     def next(self, rng: np.random.Generator) -> Frame:
         """Return fresh noise: uint8 [H, W, 3]."""
-        return self._table[rng.integers(0, len(self._table), self._shape, dtype=np.uint16)]
+        # One 64-bit word holds four draws; asking for 16-bit numbers takes three times as long.
+        count = math.prod(self._shape)
+        draws = rng.bit_generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
+        return self._table.take(draws).reshape(self._shape)
 
 
 @cache
@@ -128,8 +132,9 @@ def compose(robot: Frame, picture: Frame) -> Frame:
         uint8 [H, W, 3]; where the coverage is 0 the picture, where it is 255 the robot.
     """
     frame = picture.copy()
-    covered = robot[..., 3] > 0
-    front, behind = robot[covered].astype(np.uint16), picture[covered].astype(np.uint16)
+    pixels, layer = frame.reshape(-1, 3), robot.reshape(-1, 4)
+    covered = np.flatnonzero(robot[..., 3])
+    front, behind = layer[covered].astype(np.uint16), pixels[covered].astype(np.uint16)
     seen = (behind * (255 - front[:, 3:]) + 127) // 255
-    frame[covered] = np.minimum(front[:, :3] + seen, 255)
+    pixels[covered] = np.minimum(front[:, :3] + seen, 255)
     return frame

@@ -4,9 +4,9 @@ Two kinds of picture. ``rgb()`` is the stock image. ``rgba()`` leaves out sky, f
 returns what remains, premultiplied, with the share of each pixel that it covers: MuJoCo clears its
 buffer to transparent, so the multisampled alpha *is* the geometric coverage, at no extra cost.
 
-Time in software rendering goes to vertices and the shadow map. Measured against stock at 84×84:
-shadow maps of 512² or 384² instead of 4096² and as few stacks as the shapes allow instead of 16
-keep the picture within 0.5 of 255 (clean) and 3 (robot pixels).
+Time in software rendering goes to triangles and the shadow map. Measured against stock at 84×84:
+shadow maps of 512² or 256² instead of 4096², as few stacks and slices as the shapes allow, and
+boxes for what is thinner than a pixel, within 0.5 of 255 (clean picture) and 3 (robot pixels).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs import gl
-from sibe.envs.scene import has_glass, make_opaque, simplify_tendons
+from sibe.envs.scene import draw_thin_as_boxes, has_glass, make_opaque
 
 Frame = npt.NDArray[np.uint8]
 
@@ -68,6 +68,7 @@ class Renderer:
         self._mujoco = mujoco
         self._model, self._data = model, data
         self._height, self._width = height, width
+        self._small = max(height, width) <= _SMALL
         self._hidden = None if hidden is None else np.asarray(hidden, dtype=int)
         self._scene = mujoco.MjvScene(model, maxgeom=2000)
         self._option, self._perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
@@ -149,19 +150,17 @@ class Renderer:
             (vis.global_, "offwidth", self._width),
             (vis.global_, "offheight", self._height),
         ]
-        if max(self._height, self._width) <= _SMALL:
-            # Light is computed at the vertices: slices around a limb stay as they are, or it would
-            # shine elsewhere. Stacks run along its straight side, where they add nothing; they are
-            # the shape of a sphere. Flat faces need their quads only where a lamp falls on a floor.
-            stacks = 4 if not _has_spheres(self._model) else 6 if self._hidden is None else 8
-            # Rough ground shades itself, which a small map gets wrong.
-            rough = self._floor and self._model.nhfield > 0
-            shadow = vis.quality.shadowsize if rough else 512 if self._floor else 384
-            values += [
-                (vis.quality, "shadowsize", shadow),
-                (vis.quality, "numstacks", min(stacks, vis.quality.numstacks)),
-                (vis.quality, "numquads", vis.quality.numquads if self._floor else 1),
-            ]
+        if self._small:
+            # Stacks run along a limb's straight side, where they add nothing; they are the shape of
+            # a sphere. Light is computed at the vertices, so other slices move a thin limb's shine.
+            # Flat faces need their quads only where a lamp falls on a floor.
+            spheres, painted = _has_spheres(self._model), self._hidden is not None
+            values += [(vis.quality, "numstacks", 4 if not spheres else 8 if painted else 6)]
+            if not self._floor:
+                values += [(vis.quality, "shadowsize", 256), (vis.quality, "numquads", 1)]
+                values += [] if spheres else [(vis.quality, "numslices", 20)]
+            elif not self._model.nhfield:  # rough ground shades itself, a small map gets it wrong
+                values += [(vis.quality, "shadowsize", 512)]
         return values
 
     def _draw(self) -> None:
@@ -176,8 +175,8 @@ class Renderer:
             mujoco.mjtCatBit.mjCAT_ALL,
             self._scene,
         )
-        if self._model.ntendon and max(self._height, self._width) <= _SMALL:
-            simplify_tendons(mujoco, self._scene)
+        if self._small:
+            draw_thin_as_boxes(self._scene, self._height)
         if self._glass:
             make_opaque(self._scene)
         mujoco.mjr_render(self._rect, self._scene, self._context)
