@@ -16,8 +16,8 @@ def balanced(critic: Tensor, method: Tensor, share: float) -> Tensor:
     """
     if not share:
         return critic + method
-    length = torch.linalg.vector_norm
-    return critic + share * length(critic) / length(method).clamp_min(1e-12) * method
+    ratio: Tensor = critic.norm() / method.norm().clamp_min(1e-12)
+    return critic + share * ratio * method
 
 
 def td_target(

@@ -5,8 +5,8 @@ returns what remains, premultiplied, with the share of each pixel that it covers
 buffer to transparent, so the multisampled alpha *is* the geometric coverage, at no extra cost.
 
 Time in software rendering goes to triangles and the shadow map. Measured against stock at 84×84:
-shadow maps of 512² or 256² instead of 4096², as few stacks and slices as the shapes allow, and
-boxes for what is thinner than a pixel, within 0.5 of 255 (clean picture) and 3 (robot pixels).
+shadow maps of 512² or 192² instead of 4096², as few stacks as the shapes allow, and boxes for what
+is thinner than a pixel, keep the picture within 0.5 of 255 (clean) and 3 (robot pixels).
 """
 
 from __future__ import annotations
@@ -151,14 +151,13 @@ class Renderer:
             (vis.global_, "offheight", self._height),
         ]
         if self._small:
-            # Stacks run along a limb's straight side, where they add nothing; they are the shape of
-            # a sphere. Light is computed at the vertices, so other slices move a thin limb's shine.
-            # Flat faces need their quads only where a lamp falls on a floor.
+            # Light is computed at the vertices: slices around a limb stay as they are, or it would
+            # shine elsewhere. Stacks run along its straight side, where they add nothing; they are
+            # the shape of a sphere. Flat faces need their quads only where a lamp falls on a floor.
             spheres, painted = _has_spheres(self._model), self._hidden is not None
             values += [(vis.quality, "numstacks", 4 if not spheres else 8 if painted else 6)]
             if not self._floor:
-                values += [(vis.quality, "shadowsize", 256), (vis.quality, "numquads", 1)]
-                values += [] if spheres else [(vis.quality, "numslices", 20)]
+                values += [(vis.quality, "shadowsize", 192), (vis.quality, "numquads", 1)]
             elif not self._model.nhfield:  # rough ground shades itself, a small map gets it wrong
                 values += [(vis.quality, "shadowsize", 512)]
         return values
