@@ -5,7 +5,7 @@ one image and one segmentation for the painted ones. Ours is everything up to th
 Both see the same states (one seed, the same actions) and work in turns, never at the same time;
 a ratio is taken in every round, and the median of the ratios is printed.
 
-    python benchmarks/rendering.py [--rounds 7] [--frames 12] [--tasks TASK …] [--json FILE]
+    python benchmarks/rendering.py [--rounds 11] [--frames 8] [--tasks TASK …] [--json FILE]
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def show(task: str, rows: dict[str, dict[str, float]]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Rendering: stock dm_control against sibe.")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--frames", type=int, default=12, help="per round")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--frames", type=int, default=8, help="per round")
     parser.add_argument("--tasks", nargs="+", default=PAPER_TASKS, metavar="TASK")
     parser.add_argument("--json", type=Path, help="write the numbers to this file, too")
     args = parser.parse_args()

@@ -169,7 +169,9 @@ def check_out(out: Path, overwrite: bool) -> None:
     if not ours:
         raise UserError(f"{out} is not empty and not a clip bank: choose another folder")
     if not overwrite:
-        raise UserError(f"{out} holds a clip bank already: choose another folder or overwrite it")
+        raise UserError(
+            f"{out} holds a clip bank already: choose another folder, or pass --overwrite"
+        )
 
 
 def _read_manifest(folder: Path) -> tuple[str, int, tuple[Clip, ...]]:

@@ -5,8 +5,8 @@ returns what remains, premultiplied, with the share of each pixel that it covers
 buffer to transparent, so the multisampled alpha *is* the geometric coverage, at no extra cost.
 
 Time in software rendering goes to triangles and the shadow map. Measured against stock at 84×84:
-shadow maps of 512² or 192² instead of 4096², as few stacks as the shapes allow, and boxes for what
-is thinner than a pixel, keep the picture within 0.5 of 255 (clean) and 3 (robot pixels).
+shadow maps of 512² or 192² instead of 4096², as few slices and stacks as the shapes allow, and
+boxes for what is thinner than a pixel keep the picture within 0.5 of 255 (clean) and 3 (robot).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs import gl
-from sibe.envs.scene import draw_thin_as_boxes, has_glass, make_opaque
+from sibe.envs.scene import draw_thin_as_boxes, has_glass, limb_width, make_opaque
 
 Frame = npt.NDArray[np.uint8]
 
@@ -131,8 +131,9 @@ class Renderer:
 
     def _build(self) -> None:
         """Create the GL side with our quality; the model's own settings stay as they are."""
-        saved = [(part, name, getattr(part, name)) for part, name, _ in self._quality()]
-        for part, name, value in self._quality():
+        quality = self._quality()
+        saved = [(part, name, getattr(part, name)) for part, name, _ in quality]
+        for part, name, value in quality:
             setattr(part, name, value)
         try:
             self._context = self._mujoco.MjrContext(
@@ -146,21 +147,26 @@ class Renderer:
 
     def _quality(self) -> list[tuple[Any, str, int]]:
         vis = self._model.vis
-        values = [
-            (vis.global_, "offwidth", self._width),
-            (vis.global_, "offheight", self._height),
-        ]
-        if self._small:
-            # Light is computed at the vertices: slices around a limb stay as they are, or it would
-            # shine elsewhere. Stacks run along its straight side, where they add nothing; they are
-            # the shape of a sphere. Flat faces need their quads only where a lamp falls on a floor.
-            spheres, painted = _has_spheres(self._model), self._hidden is not None
-            values += [(vis.quality, "numstacks", 4 if not spheres else 8 if painted else 6)]
-            if not self._floor:
-                values += [(vis.quality, "shadowsize", 192), (vis.quality, "numquads", 1)]
-            elif not self._model.nhfield:  # rough ground shades itself, a small map gets it wrong
-                values += [(vis.quality, "shadowsize", 512)]
-        return values
+        size = [(vis.global_, "offwidth", self._width), (vis.global_, "offheight", self._height)]
+        detail = self._detail() if self._small else {}
+        return size + [(vis.quality, name, value) for name, value in detail.items()]
+
+    def _detail(self) -> dict[str, int]:
+        # Stacks run along a limb's straight side, where they add nothing; they are the shape of a
+        # sphere. Flat faces need their quads only where a lamp falls on a floor.
+        spheres = _has_spheres(self._model)
+        if self._floor:
+            detail = {"numstacks": 6 if spheres else 4}
+            if not self._model.nhfield:  # rough ground shades itself, a small map gets it wrong
+                detail["shadowsize"] = 512
+            return detail
+        # Light is computed at the vertices. With fewer slices it shines elsewhere, and a limb of
+        # a pixel or two is all shine.
+        if limb_width(self._mujoco, self._model, self._camera, self._height) < 2:
+            slices, stacks = self._model.vis.quality.numslices, 8 if spheres else 4
+        else:
+            slices, stacks = (16, 10) if spheres else (21, 4)
+        return {"shadowsize": 192, "numquads": 1, "numslices": slices, "numstacks": stacks}
 
     def _draw(self) -> None:
         mujoco = self._mujoco
