@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -241,6 +243,26 @@ def test_worker_processes_give_what_this_process_gives(context: str | None) -> N
         np.testing.assert_array_equal(left, right)
     fresh = gym.make("sibe/walker_walk-noise-v0")
     assert_same_life(used, fresh, seed=1, steps=2)
+
+
+def _first_frames(envs: list[gym.Env[Any, Any]]) -> list[bytes]:
+    return [env.reset(seed=1)[0].tobytes() for env in [*envs, *envs]]
+
+
+def test_an_env_may_move_to_another_thread_or_to_a_forked_process() -> None:
+    envs = [sibe.make_env("walker_walk"), sibe.make_env("reacher_easy", "noise")]
+    here = _first_frames(envs)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_first_frames, envs).result() == here
+    fork = multiprocessing.get_context("fork")
+    receive, send = fork.Pipe(duplex=False)
+    # In the other order: the buffers of the one must not be taken for those of the other.
+    child = fork.Process(target=lambda: send.send(_first_frames(envs[::-1])))
+    child.start()
+    assert receive.poll(60)
+    assert receive.recv() == here[::-1]
+    child.join()
+    assert _first_frames(envs) == here
 
 
 def test_an_env_can_be_made_again_from_its_spec() -> None:

@@ -196,6 +196,22 @@ def test_terrain_is_uploaded_for_every_episode() -> None:
     env.close()
 
 
+@pytest.mark.parametrize("how", ["dropped", "closed"])
+def test_a_renderer_that_is_given_up_harms_no_other(how: str) -> None:
+    """Its buffers have numbers that mean others' buffers under dm_control's own context."""
+    stays, goes = Stage("cheetah_run"), Stage("walker_walk")
+    stock, ours = stays.stock(), stays.clean.rgb()
+    goes.clean.rgb()
+    stays.stock()  # dm_control's context is current now
+    if how == "closed":
+        goes.clean.close()
+    else:
+        del goes.clean
+    for _ in range(2):
+        np.testing.assert_array_equal(stays.stock(), stock)
+        np.testing.assert_array_equal(stays.clean.rgb(), ours)
+
+
 def test_rendering_leaves_the_model_as_it_was() -> None:
     stage = Stage("walker_walk")
     model = stage.physics.model.ptr

@@ -93,15 +93,15 @@ def test_same_seed_twice_is_identical(uninterrupted: Path, tmp_path: Path) -> No
 def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> None:
     """SIGKILL at random instants: start-up, collecting, evaluating, writing."""
     out, chance = tmp_path / "killed", random.Random(5)
-    survived = []
+    survived = [0]
     for kill in range(10):
         process, began = start(out), time.time()
         if kill % 3 == 0:  # during start-up, wherever that is by then
             time.sleep(chance.uniform(0.5, 6.0))
-        else:  # once this process writes rows of its own
-            while not (out / "train.csv").exists() or modified(out / "train.csv") < began:
+        else:  # once this process has played an episode of its own
+            while rows_since(out / "train.csv", began) <= survived[-1] // 1000:
                 time.sleep(0.02)
-            time.sleep(chance.uniform(0.0, 1.5))
+            time.sleep(chance.uniform(0.0, 1.0))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         survived.append(max(checkpoint.list_steps(out / "checkpoint"), default=0))
@@ -110,8 +110,11 @@ def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> 
     assert_same_result(uninterrupted, out)
 
 
-def modified(path: Path) -> float:
-    return path.stat().st_mtime if path.stat().st_size else 0.0
+def rows_since(path: Path, began: float) -> int:
+    """Rows of a csv that was written after ``began``: resuming cuts it to the checkpoint first."""
+    if not path.exists() or path.stat().st_mtime < began:
+        return 0
+    return path.read_text().count("\n") - 1
 
 
 def test_killed_right_at_each_kind_of_write(uninterrupted: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ and freeing one of several EGL contexts by hand has been seen to break the other
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib.metadata
 import logging
@@ -105,10 +106,20 @@ def context() -> Any:
         load_suite()
         try:
             _local.context = _create(backend)
+            _local.context.given_up = []  # what its renderers no longer need
         except Exception as error:  # the backends raise whatever their platform raises
             raise broken(backend, error) from error
         _local.pid = os.getpid()
+        atexit.register(_leave, _local.context)
     return _local.context
+
+
+def _leave(context: Any) -> None:
+    """Leave a context to the end of the process: EGL refuses to free one from another thread.
+
+    That this is registered keeps the context alive until then, too.
+    """
+    context._render_executor._terminated = True
 
 
 def _create(backend: str) -> Any:

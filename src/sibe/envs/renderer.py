@@ -66,6 +66,8 @@ class Renderer:
         import mujoco
 
         self._mujoco = mujoco
+        self._context: Any = None
+        self._gl: Any = None
         self._model, self._data = model, data
         self._height, self._width = height, width
         self._small = max(height, width) <= _SMALL
@@ -79,15 +81,13 @@ class Renderer:
             self._camera.fixedcamid = camera
         else:
             mujoco.mjv_defaultFreeCamera(model, self._camera)
-        # With the floor gone there is nothing left that mirrors, or that a lamp falls on.
+        # With the floor gone there is nothing left that mirrors.
         self._floor = hidden is None or len(hidden) < len(background_geoms(model))
         self._glass = hidden is not None and has_glass(model)
         if hidden is not None:
             for flag in ("SKYBOX", "HAZE", *(() if self._floor else ("REFLECTION",))):
                 self._scene.flags[getattr(mujoco.mjtRndFlag, f"mjRND_{flag}")] = 0
         self._rect = mujoco.MjrRect(0, 0, width, height)
-        self._context: Any = None
-        self._gl: Any = None
 
     def rgb(self) -> Frame:
         """Return the stock image: uint8 [H, W, 3]."""
@@ -117,16 +117,22 @@ class Renderer:
                     call(self._mujoco.mjr_uploadHField, self._model, self._context, field)
 
     def close(self) -> None:
-        """Free what is held on the GL side."""
-        if self._context is not None and self._gl is gl.context():
-            with self._current() as call:
-                call(self._context.free)
-        self._context = None
+        """Give up what is held on the GL side; it is freed when its context is next current.
+
+        Freed under another context (stock dm_control's, or after a fork) it would take that one's
+        buffers with it. MuJoCo's own destructor does just that, so it must never come to it.
+        """
+        if self._context is not None:
+            self._gl.given_up.append(self._context)
+            self._context = None
+
+    __del__ = close
 
     def _current(self) -> _Current:
         shared = gl.context()
         if self._gl is not shared:  # first use, another thread, or a forked child
-            self._gl, self._context = shared, None
+            self.close()
+            self._gl = shared
         return _Current(self, shared)
 
     def _build(self) -> None:
@@ -153,20 +159,19 @@ class Renderer:
 
     def _detail(self) -> dict[str, int]:
         # Stacks run along a limb's straight side, where they add nothing; they are the shape of a
-        # sphere. Flat faces need their quads only where a lamp falls on a floor.
-        spheres = _has_spheres(self._model)
+        # sphere. Slices go around a limb. Neither does a flat face need to be cut into quads.
+        spheres, model = _has_spheres(self._model), self._model
         if self._floor:
-            detail = {"numstacks": 6 if spheres else 4}
-            if not self._model.nhfield:  # rough ground shades itself, a small map gets it wrong
-                detail["shadowsize"] = 512
-            return detail
+            detail = {"numslices": 20, "numstacks": 6 if spheres else 4, "numquads": 1}
+            # Rough ground shades itself, which a small map gets wrong.
+            return detail if model.nhfield else {**detail, "shadowsize": 512}
         # Light is computed at the vertices. With fewer slices it shines elsewhere, and a limb of
         # a pixel or two is all shine.
-        if limb_width(self._mujoco, self._model, self._camera, self._height) < 2:
-            slices, stacks = self._model.vis.quality.numslices, 8 if spheres else 4
+        if limb_width(self._mujoco, model, self._camera, self._height) < 2:
+            slices, stacks = model.vis.quality.numslices, 8 if spheres else 4
         else:
             slices, stacks = (16, 10) if spheres else (21, 4)
-        return {"shadowsize": 192, "numquads": 1, "numslices": slices, "numstacks": stacks}
+        return {"numslices": slices, "numstacks": stacks, "numquads": 1, "shadowsize": 192}
 
     def _draw(self) -> None:
         mujoco = self._mujoco
@@ -213,6 +218,8 @@ class _Current:
         call = self._manager.__enter__().call
         # dm_control remembers which context it made current; other libraries may have changed it.
         call(self._shared._platform_make_current)
+        while self._shared.given_up:
+            call(self._shared.given_up.pop().free)
         if self._renderer._context is None:
             call(self._renderer._build)
         return call
