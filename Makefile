@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh
 		{ echo "Python 3.11 or newer is needed; point PYTHON at it: make PYTHON=python3.11 …"; exit 2; }
 	@sh scripts/install_gl.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,dev]'
 	@touch $(READY)
 
 test: setup check

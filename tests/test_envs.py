@@ -255,10 +255,13 @@ def test_an_env_may_move_to_another_thread_or_to_a_forked_process() -> None:
     fork = multiprocessing.get_context("fork")
     receive, send = fork.Pipe(duplex=False)
     # In the other order: the buffers of the one must not be taken for those of the other.
-    child = fork.Process(target=lambda: send.send(_first_frames(envs[::-1])))
+    context, back = gl.context(), envs[::-1]
+    child = fork.Process(target=lambda: send.send((_first_frames(back), gl.context() is context)))
     child.start()
     assert receive.poll(60)
-    assert receive.recv() == here[::-1]
+    frames, shared = receive.recv()
+    assert frames == here[::-1]
+    assert not shared  # a context does not survive a fork everywhere
     child.join()
     assert _first_frames(envs) == here
 

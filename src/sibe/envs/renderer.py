@@ -62,12 +62,12 @@ class Renderer:
     def __init__(
         self, model: Any, data: Any, height: int, width: int, camera: int, hidden: list[int] | None
     ) -> None:
+        self._gl: Any = None
+        self._context: Any = None
         gl.load_suite()
         import mujoco
 
         self._mujoco = mujoco
-        self._context: Any = None
-        self._gl: Any = None
         self._model, self._data = model, data
         self._height, self._width = height, width
         self._small = max(height, width) <= _SMALL
@@ -159,7 +159,7 @@ class Renderer:
 
     def _detail(self) -> dict[str, int]:
         # Stacks run along a limb's straight side, where they add nothing; they are the shape of a
-        # sphere. Slices go around a limb. Neither does a flat face need to be cut into quads.
+        # sphere. Slices go around a limb. Flat faces need not be cut into quads at all.
         spheres, model = _has_spheres(self._model), self._model
         if self._floor:
             detail = {"numslices": 20, "numstacks": 6 if spheres else 4, "numquads": 1}
