@@ -14,9 +14,10 @@ help:
 setup: $(READY)
 
 # The stamp depends on what is installed, so a changed dependency installs again and nothing else does.
-$(READY): pyproject.toml constraints.txt scripts/install_gl.sh
+$(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_install.sh
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; point PYTHON at it: make PYTHON=python3.11 …"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || sh scripts/apt_install.sh "Python's venv" python3-venv
 	@sh scripts/install_gl.sh
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,dev]'

@@ -266,6 +266,20 @@ def test_an_env_may_move_to_another_thread_or_to_a_forked_process() -> None:
     assert _first_frames(envs) == here
 
 
+@pytest.mark.parametrize("task", ["finger_spin", "hopper_stand", "pendulum_swingup"])
+def test_other_tasks_come_from_the_same_factory(task: str, bank: Path) -> None:
+    frames = {}
+    for background in BACKGROUNDS:
+        env = make(task, background, bank)
+        frames[background], _ = env.reset(seed=0)
+        assert frames[background].shape == env.observation_space.shape == (84, 84, 9)
+        assert env.step(actions(env, 1)[0])[4]["env_steps"] == task_spec(task).action_repeat
+        env.close()
+    # The robot is the same in all three and covers a part of the picture; the rest is not.
+    clean, noise, video = (frames[name].astype(int) for name in BACKGROUNDS)
+    assert 0.003 < (abs(clean - noise) + abs(clean - video) < 24).all(axis=-1).mean() < 0.3
+
+
 def test_an_env_can_be_made_again_from_its_spec() -> None:
     one = gym.make("sibe/pendulum_swingup-noise-v0", size=(20, 30), stack=2)
     two = gym.make(one.spec)
@@ -318,3 +332,31 @@ def test_what_a_user_can_get_wrong_is_told_in_one_line(options: dict[str, Any], 
 def test_a_negative_seed_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="seed must be 0 or more"):
         DMCPixels("cartpole_swingup").reset(seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"size": 84.5}, "size must be a whole number"),
+        ({"size": (84,)}, "one number or"),
+        ({"size": "84"}, "size must be a whole number"),
+        ({"size": 0}, "size must be between"),
+        ({"stack": 1.5}, "stack must be a whole number"),
+        ({"stack": 0}, "stack must be at least 1"),
+        ({"action_repeat": 2.0}, "action_repeat must be a whole number"),
+        ({"camera": "side"}, "camera must be a whole number"),
+        ({"camera": 77}, "has cameras 0 to 1"),
+        ({"task": None}, "must be a name"),
+    ],
+    ids=str,
+)
+def test_odd_arguments_get_one_line(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        sibe.make_env(**{"task": "cartpole_swingup", **wrong})  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_sizes_of_any_integer_type() -> None:
+    env = sibe.make_env("cartpole_swingup", size=np.int64(40))  # type: ignore[arg-type]
+    assert env.observation_space.shape == (40, 40, 9)
+    env.close()

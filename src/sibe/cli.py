@@ -53,6 +53,9 @@ class Tasks:
         if self.picture is None:
             from sibe.envs.tasks import describe_tasks
 
+            if self != Tasks():
+                raise UserError("--size, --clips and --seed go with --picture FILE.png")
+
             print(describe_tasks())
             return 0
         from sibe.analysis.task_sheet import write_task_sheet

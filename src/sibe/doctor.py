@@ -6,8 +6,11 @@ import importlib.metadata
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from sibe.errors import UserError
 
@@ -91,9 +94,17 @@ def check_video() -> str:
         import av
     except ImportError as error:
         raise Trouble("PyAV is not installed: pip install 'sibe[video]'") from error
-    if "mpeg4" not in av.codecs_available and "libx264" not in av.codecs_available:
-        raise Trouble("PyAV has no mp4 encoder: pip install --force-reinstall av")
-    return f"PyAV {av.__version__}"
+    from sibe.logs.video import write_mp4
+
+    frame = np.full((32, 32, 3), 200, np.uint8)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "probe.mp4"
+        write_mp4(path, [frame, frame], fps=25)
+        with av.open(str(path)) as container:
+            decoded = [picture.to_ndarray(format="rgb24") for picture in container.decode(video=0)]
+    if len(decoded) != 2 or abs(float(decoded[0].mean()) - 200) > 10:
+        raise Trouble("a video came back wrong: pip install --force-reinstall av")
+    return f"PyAV {av.__version__} wrote and read a video"
 
 
 def examine(preset: str) -> int:

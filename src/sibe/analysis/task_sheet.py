@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from sibe.envs.clips import ClipBank
 from sibe.envs.factory import make_env
 from sibe.envs.renderer import Frame
 from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
 from sibe.errors import UserError
+from sibe.training.atomic import write_atomic
 
 _WARM_UP = 12  # agent steps of random actions, so that the robots are in motion
 _TITLES = {
@@ -40,6 +43,8 @@ def write_task_sheet(path: Path, *, clips: Path | None, size: int, seed: int) ->
         raise UserError(f"the picture must be a .png file, not {path.name!r}")
     if size < 1:
         raise UserError(f"--size must be at least 1, not {size}")
+    if clips is not None:
+        ClipBank.open(clips)  # a wrong one is told before twelve pictures are made
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(12.4, 6.3), layout="constrained")
     axes = figure.subplots(len(BACKGROUNDS), len(PAPER_TASKS))
@@ -53,6 +58,6 @@ def write_task_sheet(path: Path, *, clips: Path | None, size: int, seed: int) ->
         row[0].set_ylabel(_TITLES[background], fontsize=11)
     if clips is None:
         figure.supxlabel("video: synthetic clips (no bank was given)", fontsize=8, color="gray")
-    temporary = path.with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=100)
-    temporary.replace(path)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=100, format="png")
+    write_atomic(path, drawn.getvalue())

@@ -30,6 +30,7 @@ IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 EVAL_FOLDERS = frozenset({"eval", "val", "test"})
 THREADS = 2  # each holds frames of its own, and more gain little on small videos
 
+MAX_SIZE = 4096
 Report = Callable[[str], None]
 Frames = Generator[NDArray[np.uint8], None, None]
 
@@ -80,8 +81,8 @@ def prepare(
 
 
 def _check_numbers(size: int, eval_fraction: float, max_frames: int | None) -> None:
-    if size < 1:
-        raise UserError(f"a size of {size} pixels is too small: give 1 or more")
+    if not 1 <= size <= MAX_SIZE:
+        raise UserError(f"a size of {size} pixels does not work: give 1 to {MAX_SIZE}")
     if not 0 < eval_fraction < 1:
         raise UserError(f"an eval fraction of {eval_fraction} leaves a split empty: try 0.25")
     if max_frames is not None and max_frames < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 
 import gymnasium as gym
@@ -49,7 +50,13 @@ def make_env(
         noise_wrap: noise that wraps around the byte range, as in an older code family.
         render_mode: "rgb_array", which is all there is.
     """
-    height, width = (size, size) if isinstance(size, int) else size
+    sides = size if isinstance(size, tuple) else (size, size)
+    if len(sides) != 2:
+        raise UserError(f"size must be one number or (height, width), not {size!r}")
+    height, width = _whole("size", *sides)
+    for name, number in (("stack", stack), ("action_repeat", action_repeat), ("camera", camera)):
+        if number is not None:
+            _whole(name, number)
     check_background(background)
     for value in (height, width):
         if not 1 <= value <= MAX_SIZE:
@@ -61,6 +68,8 @@ def make_env(
         raise UserError(f"split must be train or eval, not {split!r}")
     if render_mode != "rgb_array":
         raise UserError(f"render_mode must be 'rgb_array', not {render_mode!r}")
+    if not isinstance(task, str):
+        raise UserError(f"the task must be a name, not {task!r}")
     if task.startswith("sibe/"):
         raise UserError(f"{task} is for gym.make; here, name the task and the background apart")
     if not is_gym_id(task):
@@ -85,3 +94,11 @@ def make_env(
         split=split,
     )
     return StackFrames(env, stack)
+
+
+def _whole(name: str, *values: object) -> tuple[int, ...]:
+    """Return the values as plain integers, of whatever integer type they are."""
+    try:
+        return tuple(operator.index(value) for value in values)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise UserError(f"{name} must be a whole number, not {values[0]!r}") from error

@@ -14,11 +14,12 @@ import importlib.metadata
 import logging
 import os
 import threading
+import warnings
 from typing import Any
 
 from sibe.errors import UserError
 
-APT_LINE = "apt-get install -y libegl1 libgl1-mesa-dri"
+APT_LINE = "apt-get install -y libegl1 libgl1-mesa-dri libopengl0"
 _LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 _PACKAGES = {"egl": APT_LINE, "osmesa": "apt-get install -y libosmesa6"}
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -77,8 +78,10 @@ def load_suite() -> Any:
     backend = select_backend()
     check_versions()
     try:
-        from dm_control import suite
-    except (ImportError, RuntimeError, AttributeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # GLFW warns of what then fails; one line is enough
+            from dm_control import suite
+    except Exception as error:  # PyOpenGL raises whatever it stumbles over
         raise broken(backend, error) from error
     logging.getLogger("absl").addFilter(_for_dm_control)
     return suite
@@ -105,7 +108,9 @@ def context() -> Any:
         backend = select_backend()
         load_suite()
         try:
-            _local.context = _create(backend)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _local.context = _create(backend)
             _local.context.given_up = []  # what its renderers no longer need
         except Exception as error:  # the backends raise whatever their platform raises
             raise broken(backend, error) from error

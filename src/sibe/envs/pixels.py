@@ -49,7 +49,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.action_repeat = 1 if action_repeat is None else action_repeat
         self.background = background
         self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
-        self._camera = 0 if camera is None else camera
+        self._camera = self._choose_camera(name, camera)
         box = self.gym_env.action_space
         if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
             raise UserError(f"{name} has the action space {box}: a bounded Box is needed")
@@ -106,6 +106,16 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             self._renderer = None
         self.gym_env.close()
 
+    def _choose_camera(self, name: str, camera: int | None) -> int:
+        """Return the index of a camera of a MuJoCo env; others have no choice."""
+        cameras = getattr(getattr(self.gym_env.unwrapped, "model", None), "ncam", None)
+        if camera is None:
+            return 0 if cameras else -1
+        if cameras is None or not -1 <= camera < cameras:
+            have = "no cameras to choose from" if not cameras else f"cameras 0 to {cameras - 1}"
+            raise UserError(f"{name} has {have}: camera {camera} does not exist")
+        return camera
+
     def _choose_view(self, name: str) -> Callable[[Any], Frame]:
         space, inner = self.gym_env.observation_space, self.gym_env.unwrapped
         mujoco_env = hasattr(inner, "model") and hasattr(inner.model, "geom_bodyid")
@@ -131,8 +141,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             hidden = None
             if self.background is not None:
                 hidden = background_geoms(inner.model, keep_floor=self._keep_floor)
-            camera = self._camera if self._camera < inner.model.ncam else -1
-            self._renderer = Renderer(inner.model, inner.data, *self._size, camera, hidden)
+            self._renderer = Renderer(inner.model, inner.data, *self._size, self._camera, hidden)
         if self.background is None:
             return np.ascontiguousarray(self._renderer.rgb())
         self._picture = self.background.next(self.np_random)

@@ -110,5 +110,5 @@ def describe_tasks() -> str:
         star = "*" if spec.name in PAPER_TASKS else " "
         lines.append(f"{star} {spec.name:30s} {spec.action_repeat:10d} {spec.camera:8d}")
     lines.append(f"backgrounds: {', '.join(BACKGROUNDS)}")
-    lines.append("Gymnasium envs with a Box action space work by their id, e.g. Pendulum-v1")
+    lines.append("Gymnasium envs with bounded Box actions work by their id, e.g. Pendulum-v1")
     return "\n".join(lines)
