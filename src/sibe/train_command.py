@@ -47,7 +47,7 @@ def train_type(default: RunConfig) -> type[Any]:
     ]
     for field in dataclasses.fields(RunConfig):
         value = getattr(default, field.name)
-        kind: Any = RunConfig.__annotations__[field.name]
+        kind: Any
         if field.name == "method_config":
             kind = Annotated[type(value), arg(name=default.method)]
         elif field.name in ("env", "schedule"):

@@ -19,7 +19,6 @@ from scipy.special import ndtri
 from sibe.envs.clips import ClipBank
 from sibe.envs.renderer import Frame
 from sibe.envs.synthetic import synthetic_bank
-from sibe.errors import UserError
 
 NOISE_MEAN, NOISE_STD = 127.5, 64.0
 WRAPPED_STD = 255.0
@@ -87,8 +86,6 @@ class Video:
     def __init__(self, bank: Path | None, split: str, height: int, width: int) -> None:
         self._bank = synthetic_bank() if bank is None else ClipBank.open(bank)
         self._clips = self._bank.clips(split)
-        if not self._clips:
-            raise UserError(f"the clip bank {bank} has no clips for {split}")
         self._size = (height, width)
         self._clip, self._time = self._clips[0], 0
 

@@ -28,6 +28,7 @@ FORMAT = 1
 FRAMES, MANIFEST = "frames.bin", "manifest.json"
 KINDS = ("videos", "synthetic")
 SPLITS = ("train", "eval")
+MAX_SIZE = 4096  # pixels; software renderers crash far above it
 # From the sources of the clips that had frames, in order, to their splits.
 Splitter = Callable[[Sequence[str]], Sequence[str]]
 _HOW = "make one with `sibe videos prepare FOLDER --out BANK`"

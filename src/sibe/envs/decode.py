@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from sibe.envs.clips import ClipBank, Footage, check_out, fit, write_bank
+from sibe.envs.clips import MAX_SIZE, ClipBank, Footage, check_out, fit, write_bank
 from sibe.errors import UserError
 
 VIDEOS = frozenset({".mp4", ".avi", ".webm", ".mkv", ".mov", ".gif", ".m4v", ".mpg"})
@@ -30,7 +30,6 @@ IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 EVAL_FOLDERS = frozenset({"eval", "val", "test"})
 THREADS = 2  # each holds frames of its own, and more gain little on small videos
 
-MAX_SIZE = 4096
 Report = Callable[[str], None]
 Frames = Generator[NDArray[np.uint8], None, None]
 

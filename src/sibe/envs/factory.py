@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs.background import make_background
+from sibe.envs.clips import MAX_SIZE, SPLITS
 from sibe.envs.dmc import DMCPixels
 from sibe.envs.pixels import GymPixels
 from sibe.envs.renderer import Frame
 from sibe.envs.tasks import check_background, is_gym_id, task_spec
 from sibe.envs.wrappers import StackFrames
 from sibe.errors import UserError
-
-SPLITS = ("train", "eval")
-MAX_SIZE = 4096  # pixels; software renderers crash far above it
 
 
 def make_env(
