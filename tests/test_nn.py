@@ -55,6 +55,24 @@ def test_convolutions_start_delta_orthogonal(fan_in: int, fan_out: int) -> None:
     assert conv.bias is not None and not conv.bias.any()
 
 
+def test_a_smooth_start_passes_constants_alike_and_averages_noise() -> None:
+    delta, smooth = nn.Conv2d(9, 16, 3), nn.Conv2d(9, 16, 3)
+    orthogonal_(delta, seeded())
+    orthogonal_(smooth, seeded(), smooth=True)
+    flat = torch.rand(1, 9, 1, 1, generator=seeded(1)).expand(1, 9, 5, 5)
+    torch.testing.assert_close(smooth(flat), delta(flat))
+    noise = torch.randn(64, 9, 20, 20, generator=seeded(2))
+    # Σ w² of (1 2 1)/4 in each direction is 3/8: noise keeps (3/8)² of its power.
+    ratio = smooth(noise).var() / delta(noise).var()
+    assert float(ratio) == pytest.approx((3 / 8) ** 2, rel=0.03)
+
+
+def test_centred_pixels_equal_subtracting_half_before_the_first_convolution() -> None:
+    plain, centred = (Encoder(20, 9, generator=seeded(), center=c) for c in (False, True))
+    pixels = torch.randint(0, 256, (4, 20, 20, 9), generator=seeded(1), dtype=torch.uint8)
+    torch.testing.assert_close(centred(pixels), plain(pixels.float() - 127.5), atol=1e-5, rtol=1e-4)
+
+
 def test_linear_layers_start_orthogonal_wherever_they_are_nested() -> None:
     network = nn.Sequential(nn.Linear(7, 12), nn.Sequential(nn.Linear(12, 5, bias=False)))
     orthogonal_(network, seeded())
