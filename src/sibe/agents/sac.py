@@ -163,10 +163,10 @@ class SAC:
 
     @staticmethod
     def _backward(loss: Tensor, c: Tensor) -> Tensor:
-        """Give the loss's own parameters their gradient, and return that on c."""
+        """Give the loss's own parameters their gradient, and return that on c, which may be 0."""
         c.grad = None
         loss.backward()
-        return torch.zeros_like(c) if c.grad is None else c.grad  # a loss may leave c alone
+        return torch.zeros_like(c) if c.grad is None else c.grad
 
     def _update_actor(self, c: Tensor, of_method: Tensor | None = None) -> Metrics:
         """Step actor and temperature; c ``[N, D]`` is detached: the encoder never feels this.
@@ -246,9 +246,11 @@ class SAC:
         d, a = self.config.encoder.features, self.action_dim
         zeros = torch.zeros(self.config.sac.chunk, 2, d, device=self.device)
         latents = Latents(zeros, zeros, zeros.new_zeros(*zeros.shape[:2], a), zeros[..., 0])
-        method = deepcopy(self.method)  # whose running statistics, if any, are to stay as they are
         with torch.no_grad():
-            out = method(latents, torch.Generator(self.generator.device).manual_seed(0))
+            # On a copy: a method may remember what it is shown.
+            out = deepcopy(self.method)(
+                latents, torch.Generator(self.generator.device).manual_seed(0)
+            )
         return [*SAC_METRICS, *out.metrics]
 
     def networks(self) -> dict[str, nn.Module]:

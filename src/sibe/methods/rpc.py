@@ -29,8 +29,8 @@ LAMBDA_RANGE = (1e-6, 1e6)
 class RPCConfig:
     """What RPC's paper fixes, and how far the policy is constrained."""
 
-    constraint: float = 100.0
-    """C: nats per agent step that the policy may use; 100 is loose, a few nats are tight."""
+    constraint: float = 150.0
+    """C: nats per agent step that the policy may use; 150 is loose, a few nats are tight."""
     reward_cost: float = 1.0
     """Share of λ·KL that is taken from the reward; 0 leaves the cost to the actor's loss alone."""
     latent: int = 50
