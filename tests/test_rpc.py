@@ -30,7 +30,9 @@ def seeded(seed: int = 0) -> torch.Generator:
 def make_method(**changes: Any) -> RPC:
     """A method whose model has been given something to say."""
     method = RPC(D, A, replace(SMALL, **changes), generator=seeded())
-    torch.nn.init.normal_(method.model.network[-1].weight, std=0.5, generator=seeded(2))
+    last = method.model.network[-1]
+    assert isinstance(last, torch.nn.Linear)
+    torch.nn.init.normal_(last.weight, std=0.5, generator=seeded(2))
     return method
 
 
@@ -189,7 +191,8 @@ def test_the_critic_learns_from_the_reward_less_its_cost() -> None:
 
 def test_the_cost_is_part_of_the_actors_loss() -> None:
     """Two prices, all else equal: the losses differ by the difference of their costs."""
-    losses, costs = [], []
+    losses: list[Tensor] = []
+    costs: list[Tensor] = []
     for price in (1e-6, 50.0):
         agent = make_agent(lambda_init=price, reward_cost=0.0, dual_lr=1e-9)
         chunk, original = make_chunk(agent.config), agent.method.actor_loss
@@ -198,7 +201,7 @@ def test_the_cost_is_part_of_the_actors_loss() -> None:
             costs.append(original(x, g))
             return costs[-1]
 
-        agent.method.actor_loss = spy  # type: ignore[method-assign]
+        agent.method.actor_loss = spy  # type: ignore[method-assign, assignment]
         losses.append(agent.update(chunk)["actor_loss"])
     assert costs[1] > 1e6 * costs[0]
     torch.testing.assert_close(losses[1] - losses[0], costs[1] - costs[0], rtol=1e-3, atol=1e-2)
@@ -212,6 +215,7 @@ def test_the_actor_sees_z_and_the_critic_c() -> None:
     assert agent.state_dict()["actor"]["trunk.4.bias"].numel() == 2 * A  # load_policy reads it
 
     obs = make_chunk(agent.config).obs[0]
+    assert isinstance(agent.method, RPC)
     with torch.no_grad():
         z = agent.method.policy_encoder(agent.encoder(obs))
         mean, _ = agent.actor(z.mean)
@@ -248,6 +252,6 @@ def test_a_tighter_constraint_lowers_the_bits() -> None:
         ("lambda_init", 0.0),
     ],
 )
-def test_meaningless_settings_are_refused_by_name(field: str, value: float) -> None:
+def test_meaningless_settings_are_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(UserError, match=field):
         replace(SMALL, **{field: value})
