@@ -21,7 +21,7 @@ RUNNABLE = [page for page in PAGES if blocks(page)]
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
 def test_python_in_docs_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for code in blocks(page):
-        exec(compile(code, page.name, "exec"), {"__name__": "__doc__"})
+        exec(compile(code, page.name, "exec", dont_inherit=True), {"__name__": "__doc__"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -15,7 +15,7 @@ from tyro.conf import arg
 from sibe.config import RunConfig
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
-from sibe.methods.registry import METHODS, find_method
+from sibe.methods.registry import find_method, method_names
 from sibe.presets import PRESETS, preset_config
 
 
@@ -65,7 +65,7 @@ def train_type(default: RunConfig) -> type[Any]:
 def _help(name: str) -> str:
     texts = {
         "seed": "One seed gives one result.",
-        "method": f"What is added to SAC: {', '.join(METHODS)}.",
+        "method": f"What is added to SAC: {', '.join(method_names())}.",
         "preset": f"Where the defaults come from: {', '.join(PRESETS)}.",
         "device": "auto, cpu, cuda, cuda:1, …",
         "threads": "CPU threads for learning; 0 for all cores.",

@@ -2,11 +2,13 @@
 
 Every image goes through the convolutions once per update: online for s_k … s_{k+L-1}, target for
 s_{k+1} … s_{k+L}; critic, actor and method share the result, and critic and method share one
-backward pass. The critic's gradient reaches the encoder, the actor's never does.
+backward pass. The critic's gradient reaches the encoder, the actor's never does. A method may put
+features of its own between encoder and actor; those learn with the actor.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,9 @@ class SAC:
         self.method = build_method(
             config.method, config.method_config, enc.features, action_dim, generator=generator
         ).to(device)
-        self.actor = Actor(enc.features, action_dim, sac.hidden, generator=generator).to(device)
+        self.actor = Actor(
+            self._policy_feature_size(), action_dim, sac.hidden, generator=generator
+        ).to(device)
         self.critic = TwinQ(enc.features, action_dim, sac.hidden, generator=generator).to(device)
         self.encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.target_encoder = frozen_copy(self.encoder)
@@ -79,6 +83,11 @@ class SAC:
         self._actor_metrics: Metrics = {}
         self._make_optimizers()
 
+    @torch.no_grad()
+    def _policy_feature_size(self) -> int:
+        c = torch.zeros(1, self.config.encoder.features, device=self.device)
+        return self.method.policy_features(c).shape[-1]
+
     def _make_optimizers(self) -> None:
         sac, enc = self.config.sac, self.config.encoder
         adam = torch.optim.Adam
@@ -88,7 +97,11 @@ class SAC:
             *(dict(group) for group in self.method.parameter_groups()),
         ]
         self.optimizer = adam(groups, fused=True)
-        self.actor_optimizer = adam(self.actor.parameters(), lr=sac.lr, fused=True)
+        actor_groups: list[dict[str, Any]] = [
+            {"params": list(self.actor.parameters()), "lr": sac.lr},
+            *(dict(group) for group in self.method.actor_parameter_groups()),
+        ]
+        self.actor_optimizer = adam(actor_groups, fused=True)
         self.temperature_optimizer = adam(
             [self.log_temperature], lr=sac.temperature_lr, betas=(0.5, 0.999)
         )
@@ -105,12 +118,14 @@ class SAC:
         with torch.no_grad():
             c_next = self.target_encoder(chunk.obs[1:])  # φ_m(s_{t+1})    [L, B, D]
         c = encoded.detach().requires_grad_()
-        out = self.method(Latents(c, c_next, chunk.action, chunk.reward), self.generator)
+        latents = Latents(c, c_next, chunk.action, chunk.reward)
+        out = self.method(latents, self.generator)
         reward = chunk.reward + out.bonus  # Eq. (augmented reward)
         critic_loss, metrics = self._critic_loss(chunk, c, c_next, reward)
         self._step(encoded, c, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
-            self._actor_metrics = self._update_actor(self._for_sac(c).detach())
+            term = self.method.actor_loss(latents._replace(c=c.detach()), self.generator)
+            self._actor_metrics = self._update_actor(self._for_sac(c).detach(), term)
         if self.updates % self.config.sac.target_every == 0:
             self._update_targets()
         self.updates += 1
@@ -150,19 +165,23 @@ class SAC:
 
     @staticmethod
     def _backward(loss: Tensor, c: Tensor) -> Tensor:
-        """Give the loss's own parameters their gradient, and return that on c."""
+        """Give the loss's own parameters their gradient, and return that on c, which may be 0."""
         c.grad = None
         loss.backward()
-        assert c.grad is not None
-        return c.grad
+        return torch.zeros_like(c) if c.grad is None else c.grad
 
-    def _update_actor(self, c: Tensor) -> Metrics:
-        """Step actor and temperature; c ``[N, D]`` is detached: the encoder never feels this."""
+    def _update_actor(self, c: Tensor, of_method: Tensor | None = None) -> Metrics:
+        """Step actor and temperature; c ``[N, D]`` is detached: the encoder never feels this.
+
+        ``of_method`` is what the method adds to the actor's loss, a scalar.
+        """
         features = self.method.policy_features(c, generator=self.generator)
         action, log_prob = self._act(features)
         self.critic.requires_grad_(False)  # only the action's gradient is wanted of it
         q1, q2 = self.critic(c, action)
         loss = losses.actor_loss(log_prob, q1, q2, self.temperature.detach())
+        if of_method is not None:
+            loss = loss + of_method
         self.actor_optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.actor_optimizer.step()
@@ -230,7 +249,10 @@ class SAC:
         zeros = torch.zeros(self.config.sac.chunk, 2, d, device=self.device)
         latents = Latents(zeros, zeros, zeros.new_zeros(*zeros.shape[:2], a), zeros[..., 0])
         with torch.no_grad():
-            out = self.method(latents, torch.Generator(self.generator.device).manual_seed(0))
+            # On a copy: a method may remember what it is shown.
+            out = deepcopy(self.method)(
+                latents, torch.Generator(self.generator.device).manual_seed(0)
+            )
         return [*SAC_METRICS, *out.metrics]
 
     def networks(self) -> dict[str, nn.Module]:

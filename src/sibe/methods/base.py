@@ -1,4 +1,4 @@
-"""What a method adds to SAC: a loss on the shared latents and a bonus on the reward.
+"""What a method adds to SAC: a loss on the shared latents, a bonus, and what the actor sees.
 
 The agent encodes every observation once and hands the result to its method. Writing a method
 means one subclass of ``Method`` and one line in the registry; only ``forward`` must be written,
@@ -59,9 +59,17 @@ class Method(nn.Module, ABC):
     def policy_features(self, c: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return what the actor sees of c ``[..., D]``: a sample if given a generator, else mean.
 
-        Default: c itself.
+        Default: c itself. Its last dimension is the size of the actor's input.
         """
         return c
+
+    def actor_loss(self, x: Latents, generator: torch.Generator | None = None) -> Tensor | None:
+        """Return a scalar to be minimised together with the actor's loss. Default: None, nothing.
+
+        Called when the actor is updated, after critic, encoder and ``parameter_groups`` were
+        stepped. Nothing in ``x`` carries gradient: the actor never moves the encoder.
+        """
+        return None
 
     def embed(self, c: Tensor) -> dict[str, Tensor]:
         """Return the method's own representations of c ``[..., D]``, by name, without gradient.
@@ -72,6 +80,13 @@ class Method(nn.Module, ABC):
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return what an optimiser should step and how fast, targets left out. Default: nothing."""
+        return []
+
+    def actor_parameter_groups(self) -> list[ParameterGroup]:
+        """Return what the actor's optimiser steps beside the actor. Default: nothing.
+
+        That is what ``policy_features`` is made of. No parameter may be in both kinds of groups.
+        """
         return []
 
     def update_targets(self) -> None:
