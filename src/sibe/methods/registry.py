@@ -9,7 +9,11 @@ import torch
 
 from sibe.errors import UserError, nearest
 from sibe.methods.base import Method
+from sibe.methods.disagreement import Disagreement, DisagreementConfig
+from sibe.methods.icm import ICM, ICMConfig
 from sibe.methods.none import NoMethod, NoneConfig
+from sibe.methods.proto import Proto, ProtoConfig
+from sibe.methods.rnd import RND, RNDConfig
 from sibe.methods.sibe import SIBE, SIBEConfig
 
 
@@ -25,6 +29,10 @@ class Entry(NamedTuple):
 METHODS: dict[str, Entry] = {
     "none": Entry(NoneConfig, NoMethod),
     "sibe": Entry(SIBEConfig, SIBE),
+    "proto": Entry(ProtoConfig, Proto),
+    "disagreement": Entry(DisagreementConfig, Disagreement),
+    "icm": Entry(ICMConfig, ICM),
+    "rnd": Entry(RNDConfig, RND),
 }
 
 
