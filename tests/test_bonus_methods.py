@@ -79,7 +79,7 @@ def test_disagreement_is_the_variance_over_models_and_trains_on_the_norm_of_the_
     error = np.sqrt(((said - x.c_next.double().numpy()) ** 2).sum(-1))
     variance = said.var(0, ddof=1).mean(-1)
     assert out.loss.item() == pytest.approx(error.mean(), rel=1e-5)
-    spread = max(variance.std(), 0.1 * variance.mean())
+    spread = max(variance.std(), variance.mean())
     np.testing.assert_allclose(out.bonus.numpy(), 0.5 * variance / spread, rtol=1e-4)
     expected = (error.mean(), variance.mean(), (0.5 * variance / spread).mean())
     names = ("model_error", "disagreement", "bonus")
@@ -97,9 +97,10 @@ def test_icm_pays_the_forward_error_and_adds_both_losses() -> None:
     inverse = ((inferred - x.action) ** 2).sum(-1).numpy() / 2
     surprise = ((predicted - after) ** 2).sum(-1).numpy() / 2
     assert out.loss.item() == pytest.approx(inverse.mean() + surprise.mean(), rel=1e-5)
-    np.testing.assert_allclose(out.bonus.numpy(), 0.5 * surprise / surprise.std(), rtol=1e-4)
+    bonus = 0.5 * surprise / max(surprise.std(), surprise.mean())
+    np.testing.assert_allclose(out.bonus.numpy(), bonus, rtol=1e-4)
     names = ("inverse_error", "forward_error", "bonus")
-    expected = (inverse.mean(), surprise.mean(), 0.5 * (surprise / surprise.std()).mean())
+    expected = (inverse.mean(), surprise.mean(), bonus.mean())
     assert numbers(out) == pytest.approx(dict(zip(names, expected, strict=True)), rel=1e-4)
 
 
@@ -118,7 +119,7 @@ def test_rnd_measures_standardised_clipped_next_states_by_everything_seen() -> N
     assert method.spread.count.item() == 20
     merged = (before + errors.mean()) / 2
     assert method.spread.mean.item() == pytest.approx(merged, rel=1e-4)
-    expected = 0.5 * errors / max(method.spread.std.item(), 0.1 * merged)
+    expected = 0.5 * errors / max(method.spread.std.item(), merged)
     np.testing.assert_allclose(out.bonus.numpy(), expected, rtol=1e-4)
 
 
@@ -131,8 +132,11 @@ def test_proto_predicts_the_balanced_assignment_of_the_next_state() -> None:
     out = method(x, seeded(5))
     with torch.no_grad():
         centres = method.prototypes / method.prototypes.norm(dim=1, keepdim=True)
-        source = method.predictor(method.projector(x.c)).reshape(10, -1)
-        target = method.target_projector(x.c_next).reshape(10, -1)
+        c, c_next = (v.reshape(10, D) for v in (x.c, x.c_next))
+        level = (c - c.mean(0)) / (c.var(0, correction=0) + 1e-5).sqrt()
+        source = method.predictor(method.projector(level))
+        level = (c_next - c_next.mean(0)) / c_next.std(0, correction=0)  # the first minibatch
+        target = method.target_projector(level)
     similarity = [
         (v / v.norm(dim=1, keepdim=True) @ centres.T).double().numpy() for v in (source, target)
     ]
@@ -163,9 +167,11 @@ def test_the_queue_is_a_ring_of_distinct_states_measured_before_they_enter() -> 
     ring: list[Tensor] = []
     for step in range(6):
         x = inputs(2, 6, seed=step)
-        state = F.normalize(method.target_projector(x.c_next), dim=-1).reshape(12, -1)
         known = torch.stack(ring[-20:]) if ring else torch.zeros(0, 6)
+        moments = copy.deepcopy(method.inputs)  # what was known before
         out = method(x, seeded(step))
+        level = (method.inputs if step == 0 else moments).standardise(x.c_next.flatten(0, 1))
+        state = F.normalize(method.target_projector(level), dim=-1)
         assert method.filled.item() == min(len(ring) + _entered(method, ring, state), 20)
         if step == 0:
             assert not out.bonus.any()
@@ -193,6 +199,15 @@ def _entered(method: Proto, ring: list[Tensor], states: Tensor) -> int:
     return len(ring) - room if room < 20 else 0
 
 
+def test_a_state_is_as_new_whatever_else_is_in_the_minibatch() -> None:
+    method: Proto = build("proto")
+    learn(method, [inputs(seed=seed) for seed in range(5)])
+    x, other = inputs(seed=8), inputs(seed=9)
+    mixed = Latents(*(torch.cat((a, 3 * b), 1) for a, b in zip(x, other, strict=True)))
+    alone, among = (copy.deepcopy(method)(v, seeded()).bonus for v in (x, mixed))
+    torch.testing.assert_close(among[:, :5], alone)
+
+
 def test_with_fewer_known_states_than_neighbours_there_is_no_bonus() -> None:
     method: Proto = build("proto", neighbours=5)
     first = method(inputs(1, 4), seeded())  # at most four states enter
@@ -205,7 +220,7 @@ def test_with_fewer_known_states_than_neighbours_there_is_no_bonus() -> None:
 ROUTES = {
     # parts that the loss moves; every other part, c_next and (but for ``c``) c get nothing
     "proto": {"projector", "predictor", "prototypes", "c"},
-    "disagreement": {"models", "c"},
+    "disagreement": {"models"},
     "icm": {"features", "inverse_model", "forward_model", "c"},
     "rnd": {"predictor"},
 }
@@ -315,10 +330,15 @@ def test_everything_stays_finite(name: str, scale: float) -> None:
 
 @pytest.mark.parametrize("name", ["proto", "icm"])
 def test_the_embedding_is_what_the_method_compares(name: str) -> None:
-    method, c = build(name), inputs().c
-    z = method.embed(c)["z"]
+    method, x = build(name), inputs()
+    method(x, seeded())
+    z = method.embed(x.c)["z"]
     assert z.shape == (2, 5, 6) and not z.requires_grad
-    expected = F.normalize(method.projector(c), dim=-1) if name == "proto" else method.features(c)
+    if name == "icm":
+        expected = method.features(x.c)
+    else:
+        mean, std = x.c_next.mean((0, 1)), x.c_next.std((0, 1), correction=0)
+        expected = F.normalize(method.projector((x.c - mean) / std), dim=-1)
     torch.testing.assert_close(z, expected)
 
 

@@ -103,6 +103,7 @@ def test_standardised_values_have_unit_spread_and_are_clipped() -> None:
 def test_scaled_errors_are_divided_by_the_spread_so_far() -> None:
     moments, x = RunningMoments(), normal(2, 200).exp()
     first = moments.scale(x[0])
+    assert x[0].std() > x[0].mean()
     np.testing.assert_allclose(first.numpy(), x[0].numpy() / x[0].numpy().std(), rtol=1e-5)
     second = moments.scale(x[1])
     np.testing.assert_allclose(second.numpy(), x[1].numpy() / x.numpy().std(), rtol=1e-5)
@@ -112,7 +113,28 @@ def test_scaled_errors_are_divided_by_the_spread_so_far() -> None:
 @pytest.mark.parametrize("value", [0.0, 1e-30, 3.0])
 def test_errors_that_are_all_alike_do_not_explode(value: float) -> None:
     scaled = RunningMoments().scale(torch.full((4, 2), value))
-    assert scaled.isfinite().all() and (scaled <= 10.001).all()
+    assert scaled.isfinite().all() and (scaled <= 1.001).all()
+
+
+def test_the_running_mean_of_scaled_errors_is_at_most_one() -> None:
+    for spread in (0.01, 0.5, 3.0):
+        x = (normal(4000) * spread).exp()
+        assert RunningMoments().scale(x).mean() <= 1.001
+
+
+def test_with_a_memory_old_values_fade() -> None:
+    fading, x = RunningMoments(memory=40), normal(30, 10).double()
+    for batch in x:
+        fading.update(batch)
+    # The fourth batch fills the memory; each one after it takes a quarter of the weight.
+    weights = [0.25 * 0.75**26] * 4 + [0.25 * 0.75 ** (25 - i) for i in range(26)]
+    assert sum(weights) == pytest.approx(1) and fading.count.item() == 40
+    mean = sum(w * b.mean() for w, b in zip(weights, x, strict=True))
+    square = sum(w * b.square().mean() for w, b in zip(weights, x, strict=True))
+    assert fading.mean.item() == pytest.approx(float(mean))
+    assert fading.var.item() == pytest.approx(float(square - mean**2))
+    fading.update(normal(50, seed=1) + 9)  # more than it can remember: only this is left
+    assert fading.mean.item() == pytest.approx((normal(50, seed=1) + 9).mean().item())
 
 
 def test_moments_travel_with_the_state_dict() -> None:

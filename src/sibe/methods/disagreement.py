@@ -52,7 +52,10 @@ def variance_over_models(predicted: Tensor) -> Tensor:
 
 
 class Disagreement(Method):
-    """The ensemble's loss and, as the bonus, its variance."""
+    """The ensemble's loss and, as the bonus, its variance. The encoder never feels either.
+
+    If it did, making all states alike would be the quickest way to predict them.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,8 @@ class Disagreement(Method):
 
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
         """Return the models' error and their variance, scaled, ``[L, B]``. Draws nothing."""
-        predicted: Tensor = self.models(torch.cat((x.c, x.action), dim=-1))  # [M, L, B, D]
+        joint = torch.cat((x.c.detach(), x.action), dim=-1)
+        predicted: Tensor = self.models(joint)  # [M, L, B, D]
         loss = prediction_loss(predicted, x.c_next.detach())
         variance = variance_over_models(predicted.detach())
         bonus = self.config.intrinsic * self.spread.scale(variance)

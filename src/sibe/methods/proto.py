@@ -21,6 +21,7 @@ from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.mlp import mlp
 from sibe.nn.neighbours import nearest_distances
+from sibe.nn.running import RunningMoments
 from sibe.nn.sinkhorn import sinkhorn
 
 
@@ -63,6 +64,14 @@ class ProtoConfig:
             )
 
 
+def standardised(c: Tensor) -> Tensor:
+    """Return c ``[N, D]`` with mean 0 and variance 1 over the minibatch in every dimension.
+
+    The loss then cannot be lowered by moving all states closer together.
+    """
+    return (c - c.mean(0)) / (c.var(0, correction=0) + 1e-5).sqrt()
+
+
 def assignment_loss(log_p: Tensor, q: Tensor) -> Tensor:
     """Return the cross-entropy -Σ_k q_k log p_k of assignments ``[N, K]``, averaged over N."""
     return -(q * log_p).sum(-1).mean()
@@ -99,6 +108,7 @@ class Proto(Method):
         super().__init__()
         self.config = config
         latent = config.latent
+        self.inputs = RunningMoments((features,), memory=config.queue)
         self.projector = mlp((features, latent), generator=generator)
         self.target_projector = frozen_copy(self.projector)
         self.predictor = mlp((latent, config.hidden, latent), generator=generator)
@@ -112,10 +122,11 @@ class Proto(Method):
         """Return the assignment loss and the distance to known states, scaled, ``[L, B]``."""
         temperature = self.config.temperature
         prototypes = F.normalize(self.prototypes, dim=-1)
-        source = F.normalize(self.predictor(self.projector(x.c)), dim=-1).flatten(0, 1)
+        projected = self.projector(standardised(x.c.flatten(0, 1)))
+        source = F.normalize(self.predictor(projected), dim=-1)
         log_p = (source @ prototypes.T / temperature).log_softmax(-1)
         with torch.no_grad():
-            target = F.normalize(self.target_projector(x.c_next), dim=-1).flatten(0, 1)
+            target = self._target(x.c_next.flatten(0, 1))
             similarity = target @ prototypes.T
             q = sinkhorn(similarity / temperature, self.config.iterations)
             # Measured before the queue takes them in: a state is not its own neighbour.
@@ -131,6 +142,24 @@ class Proto(Method):
             "bonus": bonus.mean(),
         }
         return MethodOutput(loss, bonus, metrics)
+
+    def _target(self, c_next: Tensor) -> Tensor:
+        """Return the target projections ``[N, latent]`` of c_next ``[N, D]``.
+
+        They are standardised by the minibatches before (the first one by itself), so that what is
+        new does not depend on what else is in the minibatch.
+        """
+        first = not bool(self.inputs.count)
+        if first:
+            self.inputs.update(c_next)
+        target = self._on_sphere(self.target_projector, c_next)
+        if not first:
+            self.inputs.update(c_next)
+        return target
+
+    def _on_sphere(self, projector: nn.Module, c: Tensor) -> Tensor:
+        """Standardise c ``[..., D]`` by the running moments and project it to ``[..., latent]``."""
+        return F.normalize(projector(self.inputs.standardise(c)), dim=-1)
 
     def _distance(self, z: Tensor) -> Tensor:
         """Distance of z ``[N, latent]`` to the k-th nearest known state; 0 while there are < k."""
@@ -149,7 +178,7 @@ class Proto(Method):
     @torch.no_grad()
     def embed(self, c: Tensor) -> dict[str, Tensor]:
         """Return z: the projection of c on the unit sphere ``[..., latent]``."""
-        return {"z": F.normalize(self.projector(c), dim=-1)}
+        return {"z": self._on_sphere(self.projector, c)}
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return projection, predictor and prototypes."""

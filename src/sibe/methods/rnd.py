@@ -18,8 +18,6 @@ from sibe.nn.ema import frozen_copy
 from sibe.nn.mlp import mlp
 from sibe.nn.running import RunningMoments
 
-CLIP = 5.0
-
 
 @dataclass(frozen=True)
 class RNDConfig:
@@ -69,7 +67,7 @@ class RND(Method):
         """Return the error and, scaled, the bonus ``[L, B]``. Draws nothing."""
         c_next = x.c_next.detach()
         self.inputs.update(c_next)
-        state = self.inputs.standardise(c_next, CLIP)
+        state = self.inputs.standardise(c_next)
         error = distillation_error(self.predictor(state), self.random(state))
         bonus = self.config.intrinsic * self.spread.scale(error.detach())
         metrics = {"distillation_error": error.detach().mean(), "bonus": bonus.mean()}
