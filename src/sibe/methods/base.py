@@ -91,3 +91,8 @@ class Method(nn.Module, ABC):
 
     def update_targets(self) -> None:
         """Move the method's target networks towards its online ones. Default: there are none."""
+
+
+def one_group(method: Method, lr: float) -> list[ParameterGroup]:
+    """Return all that the method trains (what takes gradient) as one group."""
+    return [{"params": [p for p in method.parameters() if p.requires_grad], "lr": lr}]

@@ -19,7 +19,11 @@ import torch
 
 from sibe.errors import UserError, nearest
 from sibe.methods.base import Method
+from sibe.methods.disagreement import Disagreement, DisagreementConfig
+from sibe.methods.icm import ICM, ICMConfig
 from sibe.methods.none import NoMethod, NoneConfig
+from sibe.methods.proto import Proto, ProtoConfig
+from sibe.methods.rnd import RND, RNDConfig
 from sibe.methods.rpc import RPC, RPCConfig
 from sibe.methods.sibe import SIBE, SIBEConfig
 
@@ -41,6 +45,10 @@ METHODS: dict[str, Entry] = {
     "none": Entry(NoneConfig, NoMethod, bonus_field=None),
     "sibe": Entry(SIBEConfig, SIBE),
     "rpc": Entry(RPCConfig, RPC, bonus_field="reward_cost"),
+    "proto": Entry(ProtoConfig, Proto),
+    "disagreement": Entry(DisagreementConfig, Disagreement),
+    "icm": Entry(ICMConfig, ICM),
+    "rnd": Entry(RNDConfig, RND),
 }
 
 
