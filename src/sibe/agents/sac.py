@@ -7,6 +7,7 @@ backward pass. The critic's gradient reaches the encoder, the actor's never does
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -228,7 +229,10 @@ class SAC:
         zeros = torch.zeros(self.config.sac.chunk, 2, d, device=self.device)
         latents = Latents(zeros, zeros, zeros.new_zeros(*zeros.shape[:2], a), zeros[..., 0])
         with torch.no_grad():
-            out = self.method(latents, torch.Generator(self.generator.device).manual_seed(0))
+            # On a copy: a method may remember what it is shown.
+            out = deepcopy(self.method)(
+                latents, torch.Generator(self.generator.device).manual_seed(0)
+            )
         return [*SAC_METRICS, *out.metrics]
 
     def networks(self) -> dict[str, nn.Module]:

@@ -9,6 +9,7 @@ import torch
 
 from sibe.errors import UserError, nearest
 from sibe.methods.base import Method
+from sibe.methods.db import DB, DBConfig
 from sibe.methods.none import NoMethod, NoneConfig
 from sibe.methods.sibe import SIBE, SIBEConfig
 
@@ -25,6 +26,7 @@ class Entry(NamedTuple):
 METHODS: dict[str, Entry] = {
     "none": Entry(NoneConfig, NoMethod),
     "sibe": Entry(SIBEConfig, SIBE),
+    "db": Entry(DBConfig, DB),
 }
 
 
