@@ -149,11 +149,10 @@ class SAC:
 
     @staticmethod
     def _backward(loss: Tensor, c: Tensor) -> Tensor:
-        """Give the loss's own parameters their gradient, and return that on c."""
+        """Give the loss's own parameters their gradient, and return that on c, which may be 0."""
         c.grad = None
         loss.backward()
-        assert c.grad is not None
-        return c.grad
+        return torch.zeros_like(c) if c.grad is None else c.grad
 
     def _update_actor(self, c: Tensor) -> Metrics:
         """Step actor and temperature; c ``[N, D]`` is detached: the encoder never feels this."""

@@ -7,25 +7,27 @@ checkpoint continues bit for bit and millions of small updates still count.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
-
-LEAST_SPREAD = 0.1
 
 
 class RunningMoments(nn.Module):
     """Running mean and variance of values of shape ``shape``, one per element.
 
     Buffers: ``count``, ``mean`` and ``var`` (of the population: divided by n, not by n - 1).
-    Before the first update mean is 0 and var 1.
+    Before the first update mean is 0 and var 1. With ``memory`` the count stops there, so that
+    older values fade exponentially and the moments follow what drifts.
     """
 
     count: Tensor
     mean: Tensor
     var: Tensor
 
-    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, shape: tuple[int, ...] = (), *, memory: float = math.inf) -> None:
         super().__init__()
+        self.memory = memory
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
@@ -34,7 +36,7 @@ class RunningMoments(nn.Module):
     def update(self, x: Tensor) -> None:
         """Take in ``x [..., *shape]``: every leading index is one more value."""
         values = x.detach().to(self.mean.dtype).reshape(-1, *self.mean.shape)
-        total = self.count + len(values)
+        total = (self.count + len(values)).clamp(max=max(self.memory, len(values)))
         share = len(values) / total
         delta = values.mean(0) - self.mean
         spread = values.var(0, correction=0) - self.var
@@ -48,7 +50,7 @@ class RunningMoments(nn.Module):
         """Standard deviation, of the shape of ``mean``."""
         return self.var.sqrt()
 
-    def standardise(self, x: Tensor, limit: float) -> Tensor:
+    def standardise(self, x: Tensor, limit: float = 5.0) -> Tensor:
         """Return (x - mean) / std, clipped to ±limit, in the type of x; ``[..., *shape]``."""
         std = self.std.clamp_min(1e-8)
         return ((x - self.mean) / std).clamp(-limit, limit).to(x.dtype)
@@ -56,9 +58,9 @@ class RunningMoments(nn.Module):
     def scale(self, x: Tensor) -> Tensor:
         """Take in errors ``x [...]`` (shape ``()``), then return x / std in the type of x.
 
-        The spread is taken to be at least a tenth of the mean: errors that are all alike would
-        otherwise be divided by next to nothing.
+        Where the mean is larger than the std it divides instead: errors that are all alike would
+        otherwise be divided by next to nothing. So the running mean comes out as 1 at most.
         """
         self.update(x)
-        spread = self.std.maximum(LEAST_SPREAD * self.mean.abs()).clamp_min(1e-8)
+        spread = self.std.maximum(self.mean.abs()).clamp_min(1e-8)
         return (x / spread).to(x.dtype)
