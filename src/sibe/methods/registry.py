@@ -19,6 +19,7 @@ import torch
 
 from sibe.errors import UserError, nearest
 from sibe.methods.base import Method
+from sibe.methods.db import DB, DBConfig
 from sibe.methods.disagreement import Disagreement, DisagreementConfig
 from sibe.methods.icm import ICM, ICMConfig
 from sibe.methods.none import NoMethod, NoneConfig
@@ -49,6 +50,7 @@ METHODS: dict[str, Entry] = {
     "disagreement": Entry(DisagreementConfig, Disagreement),
     "icm": Entry(ICMConfig, ICM),
     "rnd": Entry(RNDConfig, RND),
+    "db": Entry(DBConfig, DB),
 }
 
 
