@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sibe.agents import losses
+from sibe.agents.agent import MemorylessPolicy, Metrics, Policy
 from sibe.agents.networks import Actor, TwinQ
 from sibe.config import RunConfig
 from sibe.methods.base import Latents
@@ -24,7 +25,6 @@ from sibe.nn.encoder import Encoder
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.replay.chunk import Chunk
 
-Metrics = dict[str, Tensor]
 SAC_METRICS = (
     "critic_loss",
     "q",
@@ -45,6 +45,8 @@ class SAC:
         generator: draws the initial weights and all noise of the updates.
         device: where the networks live.
     """
+
+    watched = ("critic_loss", "method_loss", "actor_loss")
 
     def __init__(
         self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
@@ -200,6 +202,10 @@ class SAC:
     def _act(self, features: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.actor(features)
         return squashed_sample(mean, log_std, standard_normal(mean, self.generator))
+
+    def policy(self) -> Policy:
+        """Return the policy; it needs no memory, a state holds all it sees."""
+        return MemorylessPolicy(self.act)
 
     @torch.no_grad()
     def act(
