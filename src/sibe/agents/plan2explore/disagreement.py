@@ -17,7 +17,8 @@ from sibe.nn.ensemble import Ensemble
 
 def disagreement(predictions: Tensor) -> Tensor:
     """Return the variance over members, mean over dimensions: ``[K, ..., E] -> [...]``."""
-    return predictions.var(0, unbiased=False).mean(-1)
+    # Written out: ``var`` over the first dimension takes a tenth of a whole update on a CPU.
+    return (predictions - predictions.mean(0)).square().mean((0, -1))
 
 
 class Disagreement(nn.Module):

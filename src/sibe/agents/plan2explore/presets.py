@@ -28,13 +28,17 @@ def with_preset(config: RunConfig) -> RunConfig:
 
 
 def _cpu(config: RunConfig) -> RunConfig:
+    """Within an hour on two cores: 100 000 env steps of the cart-pole are 12 000 updates.
+
+    A smaller picture has fewer pixels to outweigh the KL with, which is scaled down as they are.
+    """
     return replace(
         config,
         env=replace(config.env, size=48),
         schedule=ScheduleConfig(env_steps=100_000, initial_steps=500),
         method_config=Plan2ExploreConfig(
             batch=16,
-            sequence=20,
+            sequence=16,
             update_every=1,
             horizon=10,
             deterministic=128,
@@ -42,11 +46,16 @@ def _cpu(config: RunConfig) -> RunConfig:
             hidden=128,
             depth=16,
             ensemble_hidden=128,
+            kl_scale=0.5,
+            model_lr=1e-3,
+            actor_lr=2e-4,
+            value_lr=2e-4,
         ),
     )
 
 
 def _debug(config: RunConfig) -> RunConfig:
+    """Every branch of the code in seconds; no claim to learn."""
     return replace(
         config,
         env=replace(config.env, size=32),
