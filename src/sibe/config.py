@@ -16,8 +16,9 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from sibe.errors import UserError
-from sibe.methods.registry import find_method
+from sibe.methods.registry import AGENTS, find_method
 from sibe.methods.sibe import SIBEConfig
+from sibe.replay.sampling import Sampling
 
 MOST_THREADS = 1024
 
@@ -129,7 +130,7 @@ class RunConfig:
     seed: int = 1
     """One seed gives one result."""
     method: str = "sibe"
-    """What is added to SAC."""
+    """What is added to SAC, or an agent of its own."""
     preset: str = "paper"
     """Where the defaults come from: paper, cpu or debug."""
     device: str = "auto"
@@ -143,10 +144,20 @@ class RunConfig:
     method_config: Any = field(default_factory=SIBEConfig)
 
 
+def sampling(config: RunConfig) -> Sampling:
+    """Return what an update draws from the replay and how often there is one."""
+    if config.method in AGENTS:
+        own: Sampling = config.method_config.sampling()
+        return own
+    sac = config.sac
+    return Sampling(sac.batch * sac.method_batch, sac.chunk, sac.shift, every=1)
+
+
 def updates_per_run(config: RunConfig) -> int:
-    """Return how many gradient updates a run makes: one per agent step after the random ones."""
+    """Return how many updates a run makes: from the last random agent step on, every so many."""
     agent_steps = -(-config.schedule.env_steps // config.env.action_repeat)
-    return max(agent_steps - config.schedule.initial_steps, 0)
+    since = agent_steps - config.schedule.initial_steps
+    return since // sampling(config).every + 1 if since >= 0 else 0
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:
@@ -191,11 +202,22 @@ def _coerce(hint: Any, value: Any) -> Any:
 
 
 def _positive(config: RunConfig) -> dict[str, float]:
-    env, sac, schedule, encoder = config.env, config.sac, config.schedule, config.encoder
+    env, schedule = config.env, config.schedule
     return {
         "size": env.size,
         "stack": env.stack,
         "action-repeat": env.action_repeat,
+        "env-steps": schedule.env_steps,
+        "initial-steps": schedule.initial_steps,
+        "eval-every": schedule.eval_every,
+        "eval-episodes": schedule.eval_episodes,
+        "checkpoint-every": schedule.checkpoint_every,
+    }
+
+
+def _positive_in_sac(config: RunConfig) -> dict[str, float]:
+    sac, encoder = config.sac, config.encoder
+    return {
         "encoder.features": encoder.features,
         "encoder.filters": encoder.filters,
         "encoder.lr": encoder.lr,
@@ -207,20 +229,37 @@ def _positive(config: RunConfig) -> dict[str, float]:
         "sac.init-temperature": sac.init_temperature,
         "sac.actor-every": sac.actor_every,
         "sac.target-every": sac.target_every,
-        "env-steps": schedule.env_steps,
-        "initial-steps": schedule.initial_steps,
-        "eval-every": schedule.eval_every,
-        "eval-episodes": schedule.eval_episodes,
-        "checkpoint-every": schedule.checkpoint_every,
         **{f"encoder.strides[{i}]": stride for i, stride in enumerate(encoder.strides)},
     }
 
 
-def check(config: RunConfig) -> None:
-    """Refuse values that cannot work, naming the flag and what it takes."""
-    for flag, value in _positive(config).items():
+def _refuse_unless_positive(values: dict[str, float]) -> None:
+    for flag, value in values.items():
         if not 0 < value < math.inf:
             raise UserError(f"--{flag} must be above 0 and finite, not {value}")
+
+
+def check(config: RunConfig) -> None:
+    """Refuse values that cannot work, naming the flag and what it takes."""
+    _refuse_unless_positive(_positive(config))
+    if config.method in AGENTS:
+        _check_agent(config)
+    else:
+        _check_sac(config)
+    if config.seed < 0:
+        raise UserError(f"--seed must not be negative, not {config.seed}")
+    if not 0 <= config.threads <= MOST_THREADS:
+        raise UserError(f"--threads must be 0 (all cores) to {MOST_THREADS}, not {config.threads}")
+    length = sampling(config).length
+    if config.schedule.initial_steps < length:
+        raise UserError(f"--initial-steps must be at least {length}: one sampled sequence")
+    least = length + config.env.stack + 1
+    if config.schedule.replay_capacity < least:
+        raise UserError(f"--replay-capacity must be at least {least}")
+
+
+def _check_sac(config: RunConfig) -> None:
+    _refuse_unless_positive(_positive_in_sac(config))
     fractions = {
         "encoder.tau": config.encoder.tau,
         "sac.tau": config.sac.tau,
@@ -233,12 +272,17 @@ def check(config: RunConfig) -> None:
         raise UserError(f"--sac.transitions must be first or all, not {config.sac.transitions!r}")
     if config.sac.batch < 2:
         raise UserError(f"--sac.batch must be at least 2, not {config.sac.batch}")
-    if config.sac.shift < 0 or config.seed < 0:
-        raise UserError("--sac.shift and --seed must not be negative")
-    if not 0 <= config.threads <= MOST_THREADS:
-        raise UserError(f"--threads must be 0 (all cores) to {MOST_THREADS}, not {config.threads}")
-    if config.schedule.initial_steps < config.sac.chunk:
-        raise UserError(f"--initial-steps must be at least --sac.chunk, {config.sac.chunk}")
-    least = config.sac.chunk + config.env.stack + 1
-    if config.schedule.replay_capacity < least:
-        raise UserError(f"--replay-capacity must be at least {least}")
+    if config.sac.shift < 0:
+        raise UserError(f"--sac.shift must not be negative, not {config.sac.shift}")
+
+
+def _check_agent(config: RunConfig) -> None:
+    """An agent of its own has no use for SAC's settings: refuse them rather than ignore them."""
+    for name, unused in (("sac", SACConfig()), ("encoder", EncoderConfig())):
+        if getattr(config, name) != unused:
+            raise UserError(
+                f"{config.method} is an agent of its own: --{name}.* does not apply to it; "
+                f"see --{config.method}.* in sibe train --method {config.method} --help"
+            )
+    if config.env.stack != 1:
+        raise UserError(f"{config.method} remembers by itself and sees single frames: --stack 1")

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sibe.agents.sac import SAC
+from sibe.agents.agent import Agent
+from sibe.agents.build import build_agent
 from sibe.config import RunConfig, from_json
 from sibe.errors import UserError
 from sibe.training import checkpoint
@@ -17,7 +18,9 @@ from sibe.training.seeding import torch_stream
 
 
 class Policy:
-    """A trained policy; takes one state or a batch of them.
+    """A trained policy; takes one state or a batch of them, each of an episode of its own.
+
+    Call ``reset`` when episodes begin: an agent with a recurrent model remembers them.
 
     Attributes:
         config: the run it came from.
@@ -25,17 +28,22 @@ class Policy:
         env_step: how long it was trained.
     """
 
-    def __init__(self, config: RunConfig, agent: SAC, env_step: int) -> None:
+    def __init__(self, config: RunConfig, agent: Agent, env_step: int) -> None:
         self.config, self.agent, self.env_step = config, agent, env_step
+        self._policy = agent.policy()
         self._generator = torch_stream(config.seed, "policy")
+
+    def reset(self) -> None:
+        """Begin new episodes."""
+        self._policy.reset()
 
     def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
         """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
 
-        The mean action, or with ``explore`` a sample.
+        The mean action, or with ``explore`` what the agent would do while it collects.
         """
         single = obs.ndim == 3
-        actions = self.agent.act(
+        actions = self._policy.act(
             np.ascontiguousarray(obs[None] if single else obs),
             self._generator if explore else None,
         )
@@ -47,6 +55,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
 
     Example:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
+        >>> policy.reset()
         >>> action = policy.act(obs)
     """
     path = Path(run)
@@ -56,7 +65,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
-    action_dim = state["agent"]["actor"]["trunk.4.bias"].numel() // 2
-    agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
+    action_dim = state["replay"]["layout"][-1]
+    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where)
     agent.load_state_dict(state["agent"])
     return Policy(config, agent, env_step)

@@ -11,7 +11,7 @@ from typing import Any
 from sibe.config import EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig
 from sibe.envs.tasks import SUITE_TASKS
 from sibe.errors import UserError, nearest
-from sibe.methods.registry import find_method
+from sibe.methods.registry import AGENTS, find_method
 
 PRESETS = ("paper", "cpu", "debug")
 _PAPER_BATCH = {"walker_walk": 128}
@@ -33,6 +33,8 @@ def preset_config(
         sac=SACConfig(batch=_PAPER_BATCH.get(task, 256)),
         method_config=_method_config(method),
     )
+    if method in AGENTS:
+        return AGENTS[method].preset(replace(config, sac=SACConfig()))  # type: ignore[no-any-return]
     if preset == "paper":
         return config
     return _cpu(config) if preset == "cpu" else _debug(config)

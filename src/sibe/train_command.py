@@ -15,8 +15,11 @@ from tyro.conf import arg
 from sibe.config import RunConfig
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
-from sibe.methods.registry import find_method, method_names
+from sibe.methods.registry import AGENTS, find_method, method_names
 from sibe.presets import PRESETS, preset_config
+
+ONLY_SAC = ("sac", "encoder")
+"""Parts of the config that an agent of its own has no use for, and so no flags."""
 
 
 def first_value(args: list[str], *flags: str) -> str | None:
@@ -46,6 +49,8 @@ def train_type(default: RunConfig) -> type[Any]:
         ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
     ]
     for field in dataclasses.fields(RunConfig):
+        if default.method in AGENTS and field.name in ONLY_SAC:
+            continue
         value = getattr(default, field.name)
         kind: Any
         if field.name == "method_config":
@@ -65,12 +70,22 @@ def train_type(default: RunConfig) -> type[Any]:
 def _help(name: str) -> str:
     texts = {
         "seed": "One seed gives one result.",
-        "method": f"What is added to SAC: {', '.join(method_names())}.",
+        "method": f"What is added to SAC, or an agent of its own ({', '.join(AGENTS)}): "
+        f"{', '.join(method_names())}.",
         "preset": f"Where the defaults come from: {', '.join(PRESETS)}.",
         "device": "auto, cpu, cuda, cuda:1, …",
         "threads": "CPU threads for learning; 0 for all cores.",
     }
     return texts[name]
+
+
+def _refuse_flags_of_sac(method: str, args: list[str]) -> None:
+    for word in args:
+        if method in AGENTS and word.startswith(tuple(f"--{part}." for part in ONLY_SAC)):
+            raise UserError(
+                f"{word.partition('=')[0]} does not apply to {method}, an agent of its own; "
+                f"see --{method}.* in sibe train --method {method} --help"
+            )
 
 
 def run_train(args: list[str]) -> int:
@@ -82,6 +97,7 @@ def run_train(args: list[str]) -> int:
     find_method(method)
     chosen = preset or default_preset()
     default = preset_config(chosen, task=task, method=method)
+    _refuse_flags_of_sac(method, args)
     command = parse(train_type(default), args, prog="sibe train")
     from sibe.training.run import resume, train
 
@@ -91,8 +107,8 @@ def run_train(args: list[str]) -> int:
             raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
         resume(command.resume)
         return 0
-    names = [field.name for field in dataclasses.fields(RunConfig)]
-    config = RunConfig(**{name: getattr(command, name) for name in names})
+    asked = {field.name for field in dataclasses.fields(RunConfig)} & set(vars(command))
+    config = dataclasses.replace(default, **{name: getattr(command, name) for name in asked})
     check_names(config.env.task, config.env.background)
     if preset is None:
         print(f"preset {chosen} ({'a GPU' if chosen == 'paper' else 'no GPU'} was found)")

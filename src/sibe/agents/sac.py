@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sibe.agents import losses
+from sibe.agents.agent import MemorylessPolicy, Metrics, Policy
 from sibe.agents.networks import Actor, TwinQ
 from sibe.config import RunConfig
 from sibe.methods.base import Latents
@@ -26,7 +27,6 @@ from sibe.nn.encoder import Encoder
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.replay.chunk import Chunk
 
-Metrics = dict[str, Tensor]
 SAC_METRICS = (
     "critic_loss",
     "q",
@@ -47,6 +47,8 @@ class SAC:
         generator: draws the initial weights and all noise of the updates.
         device: where the networks live.
     """
+
+    watched = ("critic_loss", "method_loss", "actor_loss")
 
     def __init__(
         self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
@@ -221,6 +223,10 @@ class SAC:
     def _act(self, features: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.actor(features)
         return squashed_sample(mean, log_std, standard_normal(mean, self.generator))
+
+    def policy(self) -> Policy:
+        """Return the policy; it needs no memory, a state holds all it sees."""
+        return MemorylessPolicy(self.act)
 
     @torch.no_grad()
     def act(

@@ -1,5 +1,6 @@
 """All methods by name: the one line that adds a method to the command line and to the tests.
 
+A method is plugged into SAC, or is an agent of its own; the command line does not care which.
 Packages of others add theirs by an entry point of the group ``sibe.methods`` (see
 docs/howto/add_method.md). A plug-in is imported only when its name is asked for, so a broken one
 harms nobody else, and it cannot take the name of a built-in method.
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.errors import UserError, nearest
 from sibe.methods.base import Method
 from sibe.methods.db import DB, DBConfig
@@ -42,6 +44,29 @@ class Entry(NamedTuple):
     """field of the config that scales the bonus, 0 for none; None: the method never pays one"""
 
 
+class AgentEntry(NamedTuple):
+    """How an agent of its own is configured and built."""
+
+    config: type[Any]
+    """frozen dataclass; every field has a default and a docstring; ``sampling()`` as in SAC's"""
+    build: Callable[..., Any]
+    """called as ``build(run_config, action_dim, generator, device)``, returns an ``Agent``"""
+    preset: Callable[[Any], Any]
+    """takes the run's config with ``preset`` named in it and SAC's values, returns the agent's"""
+
+
+def _build_plan2explore(*args: Any) -> Any:
+    from sibe.agents.plan2explore.agent import Plan2Explore  # imports the config, and so this
+
+    return Plan2Explore(*args)
+
+
+def _preset_plan2explore(config: Any) -> Any:
+    from sibe.agents.plan2explore.presets import with_preset
+
+    return with_preset(config)
+
+
 METHODS: dict[str, Entry] = {
     "none": Entry(NoneConfig, NoMethod, bonus_field=None),
     "sibe": Entry(SIBEConfig, SIBE),
@@ -53,22 +78,28 @@ METHODS: dict[str, Entry] = {
     "db": Entry(DBConfig, DB),
 }
 
+AGENTS: dict[str, AgentEntry] = {
+    "plan2explore": AgentEntry(Plan2ExploreConfig, _build_plan2explore, _preset_plan2explore),
+}
+
 
 def method_names() -> list[str]:
     """Return the names of all methods, built in or installed, without importing a plug-in."""
-    return [*METHODS, *(name for name in _plugins() if name not in METHODS)]
+    built_in = [*METHODS, *AGENTS]
+    return [*built_in, *(name for name in _plugins() if name not in built_in)]
 
 
-def find_method(name: str) -> Entry:
+def find_method(name: str) -> Entry | AgentEntry:
     """Return the entry called ``name``."""
+    built_in: dict[str, Entry | AgentEntry] = {**METHODS, **AGENTS}
     points = _plugins().get(name, [])
-    if name in METHODS:
+    if name in built_in:
         if points:
             _warn_once(
                 f"{_origins(points)} also offers a method {name!r}: the built-in one is used; "
                 "rename or uninstall the other"
             )
-        return METHODS[name]
+        return built_in[name]
     if not points:
         known = method_names()
         raise UserError(
@@ -141,6 +172,8 @@ def build_method(
 ) -> Method:
     """Build the method called ``name``; ``config`` is its config, or None for the defaults."""
     entry = find_method(name)
+    if isinstance(entry, AgentEntry):
+        raise UserError(f"{name} is an agent of its own and cannot be plugged into SAC")
     config = entry.config() if config is None else config
     if not isinstance(config, entry.config):
         raise UserError(

@@ -1,23 +1,24 @@
 """Evaluation: whole episodes with the mean action, several at once, on envs and seeds of its own.
 
 The episodes advance in step and their states are encoded as one batch, so ten episodes cost
-little more encoding than one. Nothing here draws from a stream that training uses.
+little more encoding than one; the policy is told which of them are still running. Nothing here
+draws from a stream that training uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from sibe.agents.agent import Policy
 from sibe.config import EnvConfig
 from sibe.envs.factory import make_env
 
 Frame = npt.NDArray[np.uint8]
-Act = Callable[[Frame], npt.NDArray[np.float32]]
 
 
 class Episode(NamedTuple):
@@ -50,7 +51,7 @@ def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
 
 
 def evaluate(
-    act: Act,
+    policy: Policy,
     envs: Sequence[gym.Env[Any, Any]],
     seeds: Sequence[int],
     *,
@@ -59,7 +60,7 @@ def evaluate(
     """Play one episode per seed.
 
     Args:
-        act: states uint8 [N, H, W, C] -> actions [N, A].
+        policy: is reset for each round and then acts without chance.
         envs: as many as there are processors worth; episodes are dealt out in rounds.
         seeds: one per episode.
         record: is given the newest frame of each state of the first episode.
@@ -67,20 +68,21 @@ def evaluate(
     episodes: list[Episode] = []
     for first in range(0, len(seeds), len(envs)):
         batch = list(zip(envs, seeds[first : first + len(envs)], strict=False))
-        episodes += _round(act, batch, record if first == 0 else None)
+        episodes += _round(policy, batch, record if first == 0 else None)
     return episodes
 
 
 def _round(
-    act: Act, batch: list[tuple[gym.Env[Any, Any], int]], record: list[Frame] | None
+    policy: Policy, batch: list[tuple[gym.Env[Any, Any], int]], record: list[Frame] | None
 ) -> list[Episode]:
+    policy.reset()
     states = [env.reset(seed=seed)[0] for env, seed in batch]
     returns, env_steps = [0.0] * len(batch), [0] * len(batch)
     running = list(range(len(batch)))
     while running:
         if record is not None and 0 in running:
             record.append(states[0][..., -3:])
-        actions = act(np.stack([states[i] for i in running]))
+        actions = policy.act(np.stack([states[i] for i in running]), None, tuple(running))
         for i, action in zip(tuple(running), actions, strict=True):
             states[i], reward, terminated, truncated, info = batch[i][0].step(action)
             returns[i] += float(reward)

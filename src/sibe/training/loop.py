@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from sibe.agents.sac import SAC, Metrics
-from sibe.config import RunConfig
+from sibe.agents.agent import Metrics
+from sibe.agents.build import build_agent
+from sibe.config import RunConfig, sampling
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.replay.episodes import Episode, episode_path, prune, read_episode, write_episode
@@ -51,13 +52,16 @@ class Trainer:
         shape, actions = self.env.observation_space.shape, self.env.action_space.shape
         assert shape is not None and actions is not None
         self.action_dim = actions[0]
-        self.agent = SAC(config, self.action_dim, torch_stream(config.seed, "agent"), device)
+        generator = torch_stream(config.seed, "agent")
+        self.agent = build_agent(config, self.action_dim, generator, device)
+        self.policy = self.agent.policy()
+        self.sampling = sampling(config)
         self.replay = Replay(
             config.schedule.replay_capacity,
             (shape[0], shape[1], 3),
             self.action_dim,
             stack=config.env.stack,
-            pad=config.sac.shift,
+            pad=self.sampling.shift,
         )
         self.sample_rng = numpy_stream(config.seed, "replay")
         self.random_rng = numpy_stream(config.seed, "random actions")
@@ -91,10 +95,11 @@ class Trainer:
             env.close()
 
     def _play_episode(self) -> None:
-        """Collect one episode, updating once per agent step, and write it down."""
+        """Collect one episode, updating on the way, and write it down."""
         started, start_step = time.perf_counter(), self.env_step
         state, _ = self.env.reset(seed=stream_seed(self.config.seed, "train", self.episode))
         self.replay.start(state[..., -3:])
+        self.policy.reset()
         episode_return, metrics, done = 0.0, MeanMetrics(), False
         while not done:
             action = self._choose(state)
@@ -106,7 +111,7 @@ class Trainer:
             episode_return += float(reward)
             self.agent_step += 1
             self.env_step += info["env_steps"]
-            if self.agent_step >= self.config.schedule.initial_steps:
+            if self._update_is_due():
                 metrics.add(self._update())
             if self.env_step >= self.next_eval:
                 self._evaluate()
@@ -131,13 +136,16 @@ class Trainer:
     def _choose(self, state: Any) -> Any:
         if self.agent_step < self.config.schedule.initial_steps:
             return self.random_rng.uniform(-1, 1, self.action_dim).astype(np.float32)
-        return self.agent.act(state[None], self.act_generator)[0]
+        return self.policy.act(state[None], self.act_generator)[0]
+
+    def _update_is_due(self) -> bool:
+        since = self.agent_step - self.config.schedule.initial_steps
+        return since >= 0 and since % self.sampling.every == 0
 
     def _update(self) -> Metrics:
-        sac = self.config.sac
-        chunk = self.replay.sample(sac.batch * sac.method_batch, sac.chunk, self.sample_rng)
+        chunk = self.replay.sample(self.sampling.batch, self.sampling.length, self.sample_rng)
         metrics = self.agent.update(chunk)
-        losses = torch.stack([metrics[n] for n in ("critic_loss", "method_loss", "actor_loss")])
+        losses = torch.stack([metrics[name] for name in self.agent.watched])
         if not bool(torch.isfinite(losses).all()):
             bad = [name for name, value in metrics.items() if not torch.isfinite(value).all()]
             raise UserError(
@@ -157,9 +165,8 @@ class Trainer:
             stream_seed(self.config.seed, "eval", self.env_step, i)
             for i in range(schedule.eval_episodes)
         ]
-        episodes = evaluate(
-            lambda obs: self.agent.act(obs, None), self.eval_envs, seeds, record=frames
-        )
+        # A policy of its own: that of the running episode must not lose its memory.
+        episodes = evaluate(self.agent.policy(), self.eval_envs, seeds, record=frames)
         self.eval_return = float(np.mean([e.episode_return for e in episodes]))
         self.recorder.evaluation(self._counts(), episodes)
         if frames is not None:

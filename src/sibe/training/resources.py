@@ -7,19 +7,22 @@ from pathlib import Path
 
 import psutil
 
-from sibe.config import RunConfig
+from sibe.config import RunConfig, sampling
 from sibe.errors import UserError
+from sibe.methods.registry import AGENTS
 from sibe.replay.replay import Replay
 
 _ACTIONS = 64  # more than any task has
 _CHECKPOINTS = 150_000_000  # two of the paper's size, and one being written
+_CHECKPOINTS_OF_AGENTS = 800_000_000  # the same with a world model and an ensemble of five
 _SMALLER = "use a smaller --replay-capacity or --size"
 
 
 def replay_ram_bytes(config: RunConfig) -> int:
     """Return the bytes of RAM of a full replay: frames with their margin for the random shift."""
     shape = (config.env.size, config.env.size, 3)
-    return Replay.nbytes_for(config.schedule.replay_capacity, shape, _ACTIONS, config.sac.shift)
+    capacity, shift = config.schedule.replay_capacity, sampling(config).shift
+    return Replay.nbytes_for(capacity, shape, _ACTIONS, shift)
 
 
 def replay_disk_bytes(config: RunConfig) -> int:
@@ -31,7 +34,8 @@ def replay_disk_bytes(config: RunConfig) -> int:
     collected = 2 * config.schedule.checkpoint_every // config.env.action_repeat + 1000
     steps = config.schedule.env_steps // config.env.action_repeat + 1000
     frames = min(config.schedule.replay_capacity + collected, steps)
-    return frames * config.env.size**2 * 3 + _CHECKPOINTS
+    checkpoints = _CHECKPOINTS_OF_AGENTS if config.method in AGENTS else _CHECKPOINTS
+    return frames * config.env.size**2 * 3 + checkpoints
 
 
 def check_resources(config: RunConfig, path: Path) -> None:

@@ -1,0 +1,102 @@
+"""What the training loop, evaluation and ``load_policy`` know of an agent.
+
+SAC with a method plugged in is one, Plan2Explore another. A policy is an object with a memory,
+because an agent with a recurrent model has to remember the episode it is in; several episodes may
+be played in lock step, and those that end drop out of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sibe.replay.chunk import Chunk
+
+Metrics = dict[str, Tensor]
+Pixels = npt.NDArray[np.uint8]
+Actions = npt.NDArray[np.float32]
+
+
+class Policy(Protocol):
+    """Chooses actions, and remembers of its episodes what it needs for that."""
+
+    def reset(self) -> None:
+        """Forget everything: new episodes begin."""
+
+    def act(
+        self,
+        obs: Pixels,
+        generator: torch.Generator | None,
+        episodes: Sequence[int] | None = None,
+    ) -> Actions:
+        """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``, one of each episode.
+
+        A generator makes this the policy that collects, and draws all it leaves to chance; None
+        makes it the one that is evaluated, without any chance. ``episodes`` says which of the
+        episodes begun since ``reset`` the rows belong to, in ascending order (default: 0 … N-1);
+        those that are left out have ended.
+        """
+
+
+class Agent(Protocol):
+    """Learns from chunks of experience. The docstrings below are the contract."""
+
+    action_dim: int
+    updates: int
+    """updates made so far"""
+
+    @property
+    def watched(self) -> Sequence[str]:
+        """Metrics that must stay finite for the run to go on."""
+
+    def policy(self) -> Policy:
+        """Return a policy that acts with the agent's weights as they are whenever it is asked."""
+
+    def update(self, chunk: Chunk) -> Metrics:
+        """Learn from one minibatch, of the size its config's ``Sampling`` says; return metrics."""
+
+    def embed(self, obs: Pixels) -> dict[str, Tensor]:
+        """Return representations ``[N, …]`` of single states by name, for grids and probes."""
+
+    def metric_names(self) -> list[str]:
+        """Return the names of all metrics of an update, in order."""
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Return all networks by name."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything an exact continuation needs, as plain values and tensors."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what ``state_dict`` returned."""
+
+
+class Act(Protocol):
+    """States and a generator, or None for the mean action -> actions."""
+
+    def __call__(self, obs: Pixels, generator: torch.Generator | None) -> Actions:
+        """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``."""
+
+
+class MemorylessPolicy:
+    """The policy of an agent that needs to see only the present state."""
+
+    def __init__(self, act: Act) -> None:
+        self._act = act
+
+    def reset(self) -> None:
+        """Forget nothing."""
+
+    def act(
+        self,
+        obs: Pixels,
+        generator: torch.Generator | None,
+        episodes: Sequence[int] | None = None,
+    ) -> Actions:
+        """Return actions ``[N, A]``; which episode a state is of makes no difference."""
+        return self._act(obs, generator)

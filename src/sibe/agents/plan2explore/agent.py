@@ -1,0 +1,202 @@
+"""Plan2Explore (Sekar et al. 2020): explore where a world model's ensemble disagrees.
+
+One update: the world model learns from real sequences; the ensemble learns to predict the next
+embedding; actor and value learn in imagination on predicted task reward plus disagreement. In the
+zero-shot mode there are two behaviours: a curious one for disagreement alone, which collects, and
+one for the task, which is evaluated and never touches the environment in training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sibe.agents.agent import Metrics, Pixels, Policy
+from sibe.agents.plan2explore.behaviour import ADAM_EPS, Actor, Behaviour, descend
+from sibe.agents.plan2explore.config import Plan2ExploreConfig
+from sibe.agents.plan2explore.disagreement import Disagreement
+from sibe.agents.plan2explore.images import to_float
+from sibe.agents.plan2explore.imagination import Imagined, imagine
+from sibe.agents.plan2explore.networks import frozen
+from sibe.agents.plan2explore.policy import RecurrentPolicy
+from sibe.agents.plan2explore.rssm import State
+from sibe.agents.plan2explore.world_model import ModelOutput, WorldModel
+from sibe.config import RunConfig
+from sibe.replay.chunk import Chunk
+
+MODEL_METRICS = (
+    *("model_loss", "image_loss", "reward_loss", "continue_loss", "kl", "prior_std"),
+    *("posterior_std", "model_gradient", "ensemble_loss"),
+)
+BEHAVIOUR_METRICS = ("actor_loss", "value_loss", "imagined_reward", "bonus", "value", "action_std")
+
+
+class Plan2Explore:
+    """World model, ensemble and behaviours, and how they are updated.
+
+    Args:
+        config: the run; ``method_config`` is a ``Plan2ExploreConfig``.
+        action_dim: A.
+        generator: draws the initial weights and all noise of the updates.
+        device: where the networks live.
+    """
+
+    def __init__(
+        self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+    ) -> None:
+        own: Plan2ExploreConfig = config.method_config
+        self.config, self.own, self.device, self.generator = config, own, device, generator
+        self.action_dim = action_dim
+        self.model = WorldModel(own, config.env.size, action_dim, generator=generator)
+        for convolutions in (self.model.encoder, self.model.decoder):
+            convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model.to(device)
+        features, embedding = self.model.rssm.features, self.model.encoder.size
+        self.ensemble = Disagreement(own, features, action_dim, embedding, generator=generator).to(
+            device
+        )
+        names = ("task",) if own.mode == "combination" else ("task", "curious")
+        self.behaviours = {
+            name: Behaviour(own, features, action_dim, generator, device) for name in names
+        }
+        adam = torch.optim.Adam
+        self.model_optimizer, self.ensemble_optimizer = (
+            adam(network.parameters(), lr=own.model_lr, eps=ADAM_EPS, fused=True)
+            for network in (self.model, self.ensemble)
+        )
+        self.updates = 0
+
+    @property
+    def watched(self) -> list[str]:
+        """All losses: those of the world model, of the ensemble and of the behaviours."""
+        return [name for name in self.metric_names() if name.endswith("_loss")]
+
+    def update(self, chunk: Chunk) -> Metrics:
+        """Learn from a minibatch of sequences; return detached metrics."""
+        chunk = Chunk(*(part.to(self.device, non_blocking=True) for part in chunk))
+        out: ModelOutput = self.model(chunk, self.generator)
+        norm = descend(out.loss, self.model, self.model_optimizer, self.own.clip)
+        metrics = {**out.metrics, "model_gradient": norm, **self._update_ensemble(chunk, out)}
+        start = State(*(part.detach().flatten(0, 1) for part in out.observed.state))
+        # Nothing is imagined from beyond the end of an episode.
+        alive = torch.cat((torch.ones_like(chunk.discount[:1]), chunk.discount)).flatten()
+        for name, behaviour in self.behaviours.items():
+            learned = self._update_behaviour(name, behaviour, start, alive)
+            metrics |= {_metric(name, key): value for key, value in learned.items()}
+        self.updates += 1
+        return metrics
+
+    def _update_ensemble(self, chunk: Chunk, out: ModelOutput) -> Metrics:
+        loss = self.ensemble.loss(
+            out.observed.state.features[:-1].flatten(0, 1),
+            chunk.action.flatten(0, 1),
+            out.embedding[1:].flatten(0, 1),
+            self.generator,
+        )
+        descend(loss, self.ensemble, self.ensemble_optimizer, self.own.clip)
+        return {"ensemble_loss": loss.detach()}
+
+    def _update_behaviour(
+        self, name: str, behaviour: Behaviour, start: State, alive: Tensor
+    ) -> Metrics:
+        """Imagine from ``start [N, …]`` and step actor and value; ``alive [N]`` weighs starts."""
+        actor, value = behaviour.actor, behaviour.value
+        with frozen(self.model, value):
+            path = imagine(
+                self.model.rssm,
+                start,
+                lambda features: actor.act(features, self.generator),
+                self.own.horizon,
+                self.generator,
+            )
+            reward, bonus = self._reward(name, path)
+            discount = self.model.discount(path.features[1:])
+            outlook = behaviour.outlook(path, reward, discount, alive)
+            actor_loss = behaviour.actor_loss(outlook)
+            behaviour.step(actor_loss, actor, behaviour.actor_optimizer)
+        value_loss = behaviour.value_loss(path, outlook)
+        behaviour.step(value_loss, value, behaviour.value_optimizer)
+        with torch.no_grad():
+            action_std = path.action.std(1).mean()
+        return {
+            "actor_loss": actor_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "imagined_reward": reward.detach().mean(),
+            "bonus": bonus.mean(),
+            "value": outlook.returns.detach().mean(),
+            "action_std": action_std,
+        }
+
+    def _reward(self, name: str, path: Imagined) -> tuple[Tensor, Tensor]:
+        """Return what a behaviour is paid for each imagined step, and the bonus in it; [H, N]."""
+        if name == "task":
+            task = self.model.reward(path.features[1:])
+            if self.own.mode == "zero_shot":
+                return task, torch.zeros_like(task).detach()
+            bonus = self.own.intrinsic * self.ensemble.bonus(path.features[:-1], path.action)
+            return task + bonus, bonus
+        bonus = self.ensemble.bonus(path.features[:-1], path.action)
+        return bonus, bonus
+
+    def actor(self, explore: bool) -> Actor:
+        """Return the actor that collects (``explore``) or the one that is evaluated."""
+        collects = "curious" if "curious" in self.behaviours else "task"
+        return self.behaviours[collects if explore else "task"].actor
+
+    def policy(self) -> Policy:
+        """Return a policy that follows each of its episodes with the RSSM."""
+        return RecurrentPolicy(
+            self.model, self.actor, self.action_dim, self.own.action_noise, self.device
+        )
+
+    @torch.no_grad()
+    def embed(self, obs: Pixels) -> dict[str, Tensor]:
+        """Return, for frames uint8 ``[N, H, W, 3]`` without a past, c and z.
+
+        c is the encoder's embedding ``[N, E]``, z the mean of the posterior at the first frame of
+        an episode ``[N, S]``.
+        """
+        c = self.model.encoder(to_float(torch.from_numpy(obs).to(self.device)))
+        initial = self.model.rssm.initial(len(obs))
+        action = c.new_zeros(len(obs), self.action_dim)
+        state = self.model.rssm.observe_step(initial, action, c, torch.zeros_like(initial.stoch))
+        return {"c": c, "z": state.stoch}
+
+    def metric_names(self) -> list[str]:
+        """Return the names of all metrics of an update."""
+        learned = [_metric(name, key) for name in self.behaviours for key in BEHAVIOUR_METRICS]
+        return [*MODEL_METRICS, *learned]
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Return all networks by name."""
+        modules = self._modules().items()
+        return {name: module for name, module in modules if isinstance(module, nn.Module)}
+
+    def _modules(self) -> dict[str, Any]:
+        names = ("model", "ensemble", "model_optimizer", "ensemble_optimizer")
+        modules = {name: getattr(self, name) for name in names}
+        for name, behaviour in self.behaviours.items():
+            modules |= {_metric(name, key): part for key, part in behaviour.modules().items()}
+        return modules
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything an exact continuation needs, as plain values and tensors."""
+        return {
+            **{name: module.state_dict() for name, module in self._modules().items()},
+            "generator": self.generator.get_state(),
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what ``state_dict`` returned."""
+        for name, module in self._modules().items():
+            module.load_state_dict(state[name])
+        self.generator.set_state(state["generator"].cpu())
+        self.updates = state["updates"]
+
+
+def _metric(behaviour: str, name: str) -> str:
+    """The task's behaviour is the one that is judged: its names go without a prefix."""
+    return name if behaviour == "task" else f"{behaviour}_{name}"
