@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test check train bench clean
+.PHONY: help setup test test-ray check train bench clean
 
 help:
 	@echo "make train   run the main job       make test   run the tests"
+	@echo "make test-ray  suites on Ray, on this machine"
 	@echo "make check   lint and types         make bench  rendering against stock dm_control"
 
 setup: $(READY)
@@ -24,7 +25,10 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 	@touch $(READY)
 
 test: setup check
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2 -m "not ray"
+
+test-ray: setup
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -m ray
 
 check: setup
 	$(BIN)/ruff check .

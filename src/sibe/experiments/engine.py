@@ -32,9 +32,10 @@ class Ended(NamedTuple):
 class Engine(Protocol):
     """Where jobs run."""
 
-    @property
-    def capacity(self) -> int:
-        """How many jobs may be handed over at a time."""
+    capacity: int
+    """how many jobs may be handed over at a time"""
+    taken: str
+    """what became of a job that was handed over: "started", or only "submitted"."""
 
     def start(self, job: Job) -> None:
         """Take a job."""
@@ -76,8 +77,7 @@ def drive(
                 job.failed.unlink(missing_ok=True)
                 engine.start(job)
                 running += 1
-                say(f"{job.name}: {'started' if not tries[job.name].started else 'started again'}")
-                tries[job.name].started = True
+                say(f"{job.name}: {engine.taken}")
             for job, error in engine.wait(_LOOK):
                 running -= 1
                 error = error or _unseen(job)
@@ -89,7 +89,7 @@ def drive(
                     waiting.append(job)
                 else:
                     failed[job.name] = error
-                    write_atomic(job.failed, f"{error}\n".encode())
+                    _note_failure(job, error)
                     say(f"{job.name}: FAILED, {error} (log: {job.log})")
     finally:
         engine.stop()
@@ -100,12 +100,17 @@ class _Tries:
     """How often a run has failed without getting any further."""
 
     def __init__(self, reached: int) -> None:
-        self.started, self._reached, self._failures = False, reached, 0
+        self._reached, self._failures = reached, 0
 
     def another(self, reached: int, retries: int) -> bool:
-        self._failures = 1 if reached > self._reached else self._failures + 1
+        self._failures = 0 if reached > self._reached else self._failures + 1
         self._reached = reached
         return self._failures <= retries
+
+
+def _note_failure(job: Job, error: str) -> None:
+    job.failed.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(job.failed, f"{error}\n".encode())
 
 
 def _unseen(job: Job) -> str | None:

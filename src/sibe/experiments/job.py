@@ -20,6 +20,9 @@ from typing import Any
 
 from sibe.errors import UserError
 
+# -P: a file in the working directory must not be taken for a module.
+WORKER = ("-P", "-m", "sibe.experiments.worker")
+"""What Python is told to run."""
 _GRACE = 5.0  # seconds between asking a process to end and ending it
 _TAIL = 4096  # bytes of a log that hold its last line
 _LONGEST = 300
@@ -70,8 +73,7 @@ def start(job: Job, env: dict[str, str] | None = None) -> subprocess.Popen[bytes
         log.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {os.uname().nodename}\n".encode())
         log.flush()
         process = subprocess.Popen(
-            # -P: a file in the working directory must not be taken for a module.
-            [sys.executable, "-P", "-m", "sibe.experiments.worker"],
+            [sys.executable, *WORKER],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

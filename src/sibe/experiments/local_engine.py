@@ -32,12 +32,15 @@ def visible_gpus() -> tuple[str, ...]:
 class LocalEngine:
     """Runs ``jobs`` processes at a time; several GPUs are dealt out in turn."""
 
+    taken = "started"
+
     def __init__(self, jobs: int, gpus: tuple[str, ...] = ()) -> None:
         if jobs < 1:
             raise UserError(f"--jobs must be at least 1, not {jobs}")
         self.capacity = jobs
         self._gpus = gpus
         self._running: dict[int, tuple[Job, subprocess.Popen[bytes]]] = {}
+        self._refused: list[Ended] = []
 
     def start(self, job: Job) -> None:
         """Start the job's process in the first free place."""
@@ -45,10 +48,16 @@ class LocalEngine:
         env = {}
         if len(self._gpus) > 1 and job.config["device"] == "cuda":
             env["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
-        self._running[slot] = (job, process.start(job, env))
+        try:
+            self._running[slot] = (job, process.start(job, env))
+        except (UserError, OSError) as error:  # one run's trouble is not the others'
+            self._refused.append(Ended(job, str(error)))
 
     def wait(self, seconds: float) -> list[Ended]:
         """Return the jobs whose processes have ended."""
+        if self._refused:
+            refused, self._refused = self._refused, []
+            return refused
         deadline = time.monotonic() + seconds
         while True:
             ended = [slot for slot, (_, child) in self._running.items() if child.poll() is not None]

@@ -38,6 +38,8 @@ class RayEngine:
         jobs: most runs at a time; None for as many as there is room for.
     """
 
+    taken = "submitted"
+
     def __init__(
         self, address: str | None, *, cpus: float = 1, gpus: float = 0, jobs: int | None = None
     ) -> None:

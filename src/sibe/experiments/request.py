@@ -16,13 +16,13 @@ from sibe.experiments.suites import Run, Suite
 class Slice:
     """A part of the grid; what is not named is taken whole."""
 
-    tasks: tuple[str, ...] = ()
+    tasks: tuple[str, ...] | None = None
     """Only these tasks."""
-    methods: tuple[str, ...] = ()
+    methods: tuple[str, ...] | None = None
     """Only these methods, or variants of one (`sibe-no-reward`)."""
-    backgrounds: tuple[str, ...] = ()
+    backgrounds: tuple[str, ...] | None = None
     """Only these backgrounds."""
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[int, ...] | None = None
     """Only these seeds."""
 
 
@@ -47,28 +47,29 @@ class Overrides:
 
 
 def select(suite: Suite, part: Slice) -> list[Run]:
-    """Return the runs of ``part``; a name that the suite does not have, or no run, is an error."""
-    names = [variant.name for variant in suite.variants]
-    methods = [variant.method for variant in suite.variants]
-    _refuse_unknown(suite, "task", part.tasks, suite.tasks)
-    _refuse_unknown(suite, "method", part.methods, dict.fromkeys((*names, *methods)))
-    _refuse_unknown(suite, "background", part.backgrounds, suite.backgrounds)
-    _refuse_unknown(suite, "seed", map(str, part.seeds), map(str, suite.seeds))
-    runs = [
+    """Return the runs of ``part``; a name that the suite does not have is an error."""
+    names = dict.fromkeys(name for v in suite.variants for name in (v.name, v.method))
+    seeds = None if part.seeds is None else [str(seed) for seed in part.seeds]
+    _refuse(suite, "task", part.tasks, suite.tasks)
+    _refuse(suite, "method", part.methods, names)
+    _refuse(suite, "background", part.backgrounds, suite.backgrounds)
+    _refuse(suite, "seed", seeds, [str(seed) for seed in suite.seeds])
+    return [
         run
         for run in suite.runs()
         if run.task in (part.tasks or suite.tasks)
         and run.background in (part.backgrounds or suite.backgrounds)
         and run.seed in (part.seeds or suite.seeds)
-        and (not part.methods or {run.variant.name, run.variant.method} & {*part.methods})
+        and {run.variant.name, run.variant.method} & {*(part.methods or names)}
     ]
-    if not runs:
-        raise UserError(f"nothing of suite {suite.name} is left by --tasks, --methods, …")
-    return runs
 
 
-def _refuse_unknown(suite: Suite, kind: str, asked: Iterable[str], has: Iterable[str]) -> None:
+def _refuse(suite: Suite, kind: str, asked: Iterable[str] | None, has: Iterable[str]) -> None:
     there = list(has)
+    if asked is None:
+        return
+    if not list(asked):  # a variable of a shell script that is not set must not mean everything
+        raise UserError(f"--{kind}s names nothing: give some of {', '.join(there)}")
     for name in asked:
         if name not in there:
             raise UserError(

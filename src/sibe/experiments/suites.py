@@ -84,6 +84,7 @@ _CHUNKS = (
 )
 _TINY = {
     "schedule.env_steps": 2000,
+    "schedule.initial_steps": 200,
     "schedule.eval_episodes": 1,
     "schedule.video": False,
 }

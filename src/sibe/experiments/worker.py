@@ -14,10 +14,12 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sibe.config import RunConfig, from_json
 from sibe.errors import InUseError, UserError
+
+if TYPE_CHECKING:
+    from sibe.config import RunConfig
 
 PATIENCE = 60.0
 """Seconds to wait for a run directory that another process still holds."""
@@ -51,6 +53,8 @@ def main() -> None:
     """Read the request and train."""
     request: dict[str, Any] = json.load(sys.stdin)
     end_with_parent(request["parent"])
+    from sibe.config import from_json  # and torch with it: only now, so that the line above is soon
+
     sys.argv = list(request["command"])  # for meta.json: what the user typed
     try:
         train_when_free(from_json(request["config"]), Path(request["path"]))
