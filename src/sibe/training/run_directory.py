@@ -26,7 +26,6 @@ from sibe.training.atomic import SUFFIX, remove_temporary, write_atomic
 
 LOCK = ".lock"
 _PACKAGES = ("sibe", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
-_UNSET = "unset"
 
 
 class RunDirectory:
@@ -235,7 +234,7 @@ def first_difference(there: Any, here: Any, name: str = "") -> tuple[str, str, s
     if isinstance(there, dict) and isinstance(here, dict):
         for key in (*here, *(key for key in there if key not in here)):
             below = f"{name}.{key}" if name else key
-            found = first_difference(there.get(key, _UNSET), here.get(key, _UNSET), below)
+            found = first_difference(there.get(key, "unset"), here.get(key, "unset"), below)
             if found is not None:
                 return found
         return None
