@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test check train bench clean
+.PHONY: help setup test test-ray check train bench clean
 
 help:
 	@echo "make train   run the main job       make test   run the tests"
+	@echo "make test-ray  suites on Ray, on this machine"
 	@echo "make check   lint and types         make bench  rendering against stock dm_control"
 
 setup: $(READY)
@@ -20,11 +21,14 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || sh scripts/apt_install.sh "Python's venv" python3-venv
 	@sh scripts/install_gl.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,ray,dev]'
 	@touch $(READY)
 
 test: setup check
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2 -m "not ray"
+
+test-ray: setup
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -m ray
 
 check: setup
 	$(BIN)/ruff check .

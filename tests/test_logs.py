@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sibe.errors import UserError
 from sibe.logs import csv_log
-from sibe.logs.console import Progress, _duration
+from sibe.logs.console import Progress, duration
 from sibe.logs.csv_log import CsvLog, read_csv
 from sibe.logs.tensorboard import TensorBoardLog
 from sibe.logs.video import enlarge, write_mp4
@@ -301,11 +301,11 @@ def test_speed_is_recent() -> None:
             progress.update(env_step, env_step, env_step, None, None)
     last = stream.getvalue().splitlines()[-1]
     assert " 10.0 updates/s" in last
-    assert last.endswith(f"{_duration((1_000_000 - env_step) / 10)} left")
+    assert last.endswith(f"{duration((1_000_000 - env_step) / 10)} left")
 
 
 def test_durations() -> None:
-    texts = [_duration(s) for s in (-1, 0.4, 59, 59.6, 552, 3599.9, 4140, 86_399, 90_000)]
+    texts = [duration(s) for s in (-1, 0.4, 59, 59.6, 552, 3599.9, 4140, 86_399, 90_000)]
     assert texts == ["0s", "0s", "59s", "1m00s", "9m12s", "1h00m", "1h09m", "23h59m", "1d01h"]
 
 

@@ -19,6 +19,7 @@ from tyro.conf import Positional, subcommand
 
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
+from sibe.suite_command import SuiteCommand
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ Command = (
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]
+    | Annotated[SuiteCommand, subcommand("suite")]
 )
 
 

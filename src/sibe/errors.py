@@ -10,6 +10,10 @@ class UserError(Exception):
     """Something the user can mend. The command line prints it as one line and exits with 2."""
 
 
+class InUseError(UserError):
+    """Another process holds the run directory; it may be free again in a moment."""
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return "; did you mean a, b?" for the known names closest to ``name``, or ""."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)

@@ -118,7 +118,7 @@ class Progress:
             parts.append(f"{(last.updates - first.updates) / seconds:.1f} updates/s")
             if last.env_step > first.env_step:
                 left = (self._total - self._env_step) * seconds / (last.env_step - first.env_step)
-                parts.append(f"{_duration(left)} left")
+                parts.append(f"{duration(left)} left")
         return gap.join(parts)
 
 
@@ -135,7 +135,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return the two leading units: 41s, 9m12s, 3h05m, 2d01h."""
     minutes, s = divmod(round(max(0.0, seconds)), 60)
     hours, m = divmod(minutes, 60)

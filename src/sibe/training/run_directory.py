@@ -21,12 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from sibe.errors import UserError
+from sibe.errors import InUseError, UserError
 from sibe.training.atomic import SUFFIX, remove_temporary, write_atomic
 
-_LOCK = ".lock"
+LOCK = ".lock"
 _PACKAGES = ("sibe", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
-_UNSET = "unset"
 
 
 class RunDirectory:
@@ -190,7 +189,7 @@ def _cpu_model() -> str:
 
 
 def _take_lock(path: Path) -> IO[str]:
-    lock = (path / _LOCK).open("a+", encoding="ascii", errors="replace")
+    lock = (path / LOCK).open("a+", encoding="ascii", errors="replace")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock.truncate(0)
@@ -200,7 +199,7 @@ def _take_lock(path: Path) -> IO[str]:
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
         lock.close()
-        raise UserError(
+        raise InUseError(
             f"{path} is in use by another process (pid {holder}): "
             "wait for it, or choose another --out"
         ) from None
@@ -213,7 +212,7 @@ def _take_lock(path: Path) -> IO[str]:
 def _refuse_foreign(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
     # A run killed before its config.json was in place leaves these two.
-    others = sorted(name for name in names if name != _LOCK and not name.endswith(SUFFIX))
+    others = sorted(name for name in names if name != LOCK and not name.endswith(SUFFIX))
     if others and "config.json" not in names:
         raise UserError(
             f"{path} is not empty and not a run directory (it has {others[0]} but no config.json): "
@@ -222,7 +221,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _refuse_other(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    difference = _first_difference(there, here)
+    difference = first_difference(there, here)
     if difference is not None:
         name, old, new = difference
         raise UserError(
@@ -230,11 +229,12 @@ def _refuse_other(path: Path, there: dict[str, Any], here: dict[str, Any]) -> No
         )
 
 
-def _first_difference(there: Any, here: Any, name: str = "") -> tuple[str, str, str] | None:
+def first_difference(there: Any, here: Any, name: str = "") -> tuple[str, str, str] | None:
+    """Return the first field in which two configs differ and both its values, or None."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in (*here, *(key for key in there if key not in here)):
             below = f"{name}.{key}" if name else key
-            found = _first_difference(there.get(key, _UNSET), here.get(key, _UNSET), below)
+            found = first_difference(there.get(key, "unset"), here.get(key, "unset"), below)
             if found is not None:
                 return found
         return None

@@ -1,0 +1,1 @@
+"""Many runs: suites (which ones), engines (where they run), status (how far they are)."""

@@ -1,0 +1,127 @@
+"""From the runs of a suite to runs that can be started: a config and a directory each.
+
+The root keeps one directory per run. What is planned must fit what is already there: a run whose
+config.json differs is refused before anything starts, except for what the machine decided then
+(threads and device), which the run keeps for its whole life.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sibe.config import RunConfig, check, to_json, updates_per_run
+from sibe.envs.tasks import check_names
+from sibe.errors import UserError
+from sibe.experiments.request import Overrides
+from sibe.experiments.suites import Run, Suite, Variant
+from sibe.methods.registry import METHODS
+from sibe.presets import preset_config
+from sibe.training.run_directory import RunDirectory, first_difference
+
+_PLAIN = Variant("none", "none")
+
+
+class PlannedRun(NamedTuple):
+    """A run, its config, and where it goes."""
+
+    run: Run
+    config: RunConfig
+    path: Path
+
+
+def missing_methods(runs: Iterable[Run]) -> list[str]:
+    """Return the methods that the runs need and this installation lacks."""
+    return [m for m in dict.fromkeys(run.variant.method for run in runs) if m not in METHODS]
+
+
+def build_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
+    """Return the whole config of a run; threads 0 and device "auto" are left to the engine."""
+    config = preset_config(
+        overrides.preset or suite.preset, task=run.task, method=run.variant.method
+    )
+    config = _change(config, {**suite.changes, **run.variant.changes})
+    schedule = {
+        name: value
+        for name in ("env_steps", "eval_every", "eval_episodes")
+        if (value := getattr(overrides, name)) is not None
+    }
+    clips = overrides.clips if run.background == "video" else None
+    config = replace(
+        config,
+        seed=run.seed,
+        threads=suite.threads if overrides.threads is None else overrides.threads,
+        device=overrides.device or config.device,
+        env=replace(config.env, background=run.background, clips=clips),
+        schedule=replace(config.schedule, **schedule),
+    )
+    check_names(run.task, run.background)
+    check(config)
+    return config
+
+
+def _change(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    parts: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in changes.items():
+        part, _, field = name.partition(".")
+        parts[part][field] = value
+    return replace(
+        config, **{name: replace(getattr(config, name), **new) for name, new in parts.items()}
+    )
+
+
+def stand_in(run: Run) -> Run:
+    """Return the same run of plain SAC, whose config exists whatever is installed."""
+    return run._replace(variant=_PLAIN)
+
+
+def count_updates(suite: Suite, run: Run, overrides: Overrides) -> int:
+    """Return the gradient updates of a run, also of a method that is not installed."""
+    return updates_per_run(build_config(suite, stand_in(run), overrides))
+
+
+def plan(suite: Suite, runs: Sequence[Run], overrides: Overrides, root: Path) -> list[PlannedRun]:
+    """Return the runs with their configs and directories below ``root``."""
+    if missing := missing_methods(runs):
+        known = [m for m in dict.fromkeys(v.method for v in suite.variants) if m not in missing]
+        raise UserError(
+            f"suite {suite.name} needs methods that this version of sibe lacks: "
+            f"{', '.join(missing)}; run the rest with --methods {' '.join(known)}"
+        )
+    return [
+        PlannedRun(run, build_config(suite, run, overrides), root / run.directory) for run in runs
+    ]
+
+
+def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) -> PlannedRun:
+    """Fill in what the machine decides, and refuse a directory that holds another run.
+
+    A run that exists keeps its threads and its device unless ``given`` asks for others: its
+    result must not depend on how many runs were beside it on the day it was resumed.
+    """
+    config = planned.config
+    there: dict[str, Any] = {}
+    if (planned.path / "config.json").exists():
+        there = RunDirectory.read_config(planned.path)
+    if given.threads is None and not config.threads:
+        config = replace(config, threads=there.get("threads", threads))
+    if given.device in (None, "auto"):
+        config = replace(config, device=there.get("device", device))
+    difference = first_difference(there, as_stored(config)) if there else None
+    if difference is not None:
+        name, old, new = difference
+        raise UserError(
+            f"{planned.path} holds another run: {name} is {old} there and {new} here; "
+            "choose another --root, or ask for the same again"
+        )
+    return planned._replace(config=config)
+
+
+def as_stored(config: RunConfig) -> dict[str, Any]:
+    """Return the config as config.json holds it: lists, not tuples."""
+    stored: dict[str, Any] = json.loads(json.dumps(to_json(config)))
+    return stored

@@ -1,0 +1,138 @@
+"""The suites as data: which tasks, backgrounds, variants and seeds make a grid of runs.
+
+A suite names methods by name only, so it can be listed and sliced while a method is missing; a
+config is built when a run is planned (`sibe.experiments.plan`). A variant is a method with some
+fields of its config changed: the paper's ablations are rows of a table here, not code elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sibe.envs.tasks import PAPER_TASKS
+from sibe.errors import UserError, nearest
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method, and what is changed of its config by dotted names ("sac.chunk")."""
+
+    name: str
+    method: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A grid of runs.
+
+    ``threads`` is part of a run's config because the order of summation, and so the result,
+    depends on it; 0 leaves it to the engine, which divides the machine among the runs.
+    """
+
+    name: str
+    about: str
+    preset: str
+    tasks: tuple[str, ...]
+    backgrounds: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    threads: int = 0
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """what all its runs change of their preset, by dotted names"""
+
+    def runs(self) -> list[Run]:
+        """Return all runs, the first seed of everything before the second of anything."""
+        grid = product(self.seeds, self.backgrounds, self.tasks, self.variants)
+        return [Run(task, background, variant, seed) for seed, background, task, variant in grid]
+
+
+class Run(NamedTuple):
+    """One cell of the grid."""
+
+    task: str
+    background: str
+    variant: Variant
+    seed: int
+
+    @property
+    def directory(self) -> Path:
+        """Where the run lives below the root: <task>-<background>/<variant>/seed<k>."""
+        return Path(f"{self.task}-{self.background}") / self.variant.name / f"seed{self.seed}"
+
+
+def _plain(*methods: str) -> tuple[Variant, ...]:
+    return tuple(Variant(method, method) for method in methods)
+
+
+_PAPER_METHODS = _plain("sibe", "proto", "db", "plan2explore", "rpc")
+_SPARSE_TASKS = ("ball_in_cup_catch", "cartpole_swingup_sparse", "reacher_easy")
+_FIVE = (1, 2, 3, 4, 5)
+_COMPONENTS = (
+    Variant("sibe", "sibe"),
+    Variant("sibe-no-reward", "sibe", {"method_config.intrinsic": 0.0}),
+    Variant("sibe-no-compression", "sibe", {"method_config.alpha": 0.0}),
+)
+# "4 different chunk lengths": the text names 1 and 2, the other two are ours.
+_CHUNKS = (
+    *(Variant(f"sibe-L{length}", "sibe", {"sac.chunk": length}) for length in (1, 2, 3, 4)),
+    Variant("sibe-L1-double", "sibe", {"sac.chunk": 1, "sac.method_batch": 2}),
+)
+_TINY = {
+    "schedule.env_steps": 2000,
+    "schedule.initial_steps": 200,
+    "schedule.eval_episodes": 1,
+    "schedule.video": False,
+}
+
+
+def _paper(setting: str, background: str, about: str) -> Suite:
+    return Suite(
+        f"paper-{setting}", about, "paper", PAPER_TASKS, (background,), _PAPER_METHODS, _FIVE
+    )
+
+
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        _paper("standard", "clean", "the paper's main grid on clean images"),
+        _paper("noise", "noise", "the same with white noise behind the robot"),
+        _paper("video", "video", "the same with natural video (give --clips; else generated)"),
+        Suite(
+            "ablation-components",
+            "SIBE without its bonus, and without compression",
+            *("paper", _SPARSE_TASKS, ("clean", "noise", "video"), _COMPONENTS, _FIVE),
+        ),
+        Suite(
+            "ablation-chunk",
+            "SIBE with chunk length L from 1 to 4, and L = 1 with a doubled batch",
+            *("paper", _SPARSE_TASKS, ("clean",), _CHUNKS, _FIVE),
+        ),
+        Suite(
+            "cpu-demo",
+            "SIBE against plain SAC, small enough for an evening on two cores",
+            *("cpu", ("cartpole_swingup",), ("clean", "noise"), _plain("sibe", "none"), (1, 2, 3)),
+            threads=1,
+        ),
+        Suite(
+            "smoke",
+            "seconds per run: does everything work here?",
+            *("debug", ("cartpole_swingup",), ("clean", "noise"), _plain("sibe", "none"), (1, 2)),
+            threads=1,
+            changes=_TINY,
+        ),
+    )
+}
+
+
+def find_suite(name: str) -> Suite:
+    """Return the suite called ``name``, or say which names are near."""
+    if name not in SUITES:
+        raise UserError(
+            f"unknown suite {name!r}{nearest(name, SUITES)} (there are {', '.join(SUITES)})"
+        )
+    return SUITES[name]
