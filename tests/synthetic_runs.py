@@ -1,4 +1,4 @@
-"""Synthetic runs in the format of real ones, for the tests of everything that reads run directories.
+"""Synthetic runs in the format of real ones, for the tests of what reads run directories.
 
 The files are written by the package's own config and csv code, the numbers are made up: returns
 rise along a sigmoid whose height and speed depend on method, task and background.

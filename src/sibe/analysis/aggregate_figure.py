@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from sibe.analysis.aggregate import THRESHOLDS, Aggregate, ArmAggregate
-from sibe.analysis.plot_style import GREY, INK
+from sibe.analysis.plot_style import GREY, INK, line_style
 from sibe.analysis.study import SETTINGS
 
 
@@ -44,7 +44,7 @@ def _draw_profiles(axis: Any, arms: list[ArmAggregate]) -> None:
     for one in reversed(arms):
         share, low, high = one.profile
         axis.fill_between(THRESHOLDS, low, high, color=one.arm.colour, alpha=0.15, lw=0)
-        axis.plot(THRESHOLDS, share, color=one.arm.colour, lw=1.6, drawstyle="steps-post")
+        axis.plot(THRESHOLDS, share, color=one.arm.colour, lw=1.6, ls=line_style(one.arm.dash))
     _style(axis, "score τ")
     axis.set(xlim=(0, 1), ylim=(0, 1.02))
     axis.set_ylabel("share of runs with a score above τ", fontsize=9, color=INK)

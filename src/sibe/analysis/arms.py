@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from sibe.analysis.runs import Run
 from sibe.config import to_json
-from sibe.errors import UserError
-from sibe.presets import preset_config
+from sibe.methods.registry import METHODS
+from sibe.presets import PRESETS, preset_config
 
 Kind = Literal["method", "component", "chunk", "other"]
 
@@ -68,7 +68,7 @@ class Arm:
 
 def assign_arms(runs: Sequence[Run]) -> tuple[list[Arm], dict[str, Arm]]:
     """Return the arms in the order in which they are shown, and each run's arm by its name."""
-    changes = _drop_unanimous(runs)
+    changes = _all_changes(runs)
     several_presets = len({run.config["preset"] for run in runs}) > 1
     plain = {run.name: _arm(run, changes[run.name], several_presets) for run in runs}
     styled = {arm.key: arm for arm in _styled(sorted(set(plain.values()), key=_order))}
@@ -99,20 +99,20 @@ def _describe(name: str, method: str, changes: dict[str, Any]) -> tuple[str, Kin
     return ", ".join([name, *parts]), "other"
 
 
-def _drop_unanimous(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Return each run's changes, without fields unknown here on which all of a method agree."""
+def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Return each run's changes by its name.
+
+    A field that this version does not know counts where runs of one method and task disagree on it.
+    """
     changes, unknown = {}, {}
+    values: dict[tuple[str, str, str], set[str]] = {}
     for run in runs:
         changes[run.name], unknown[run.name] = _changes(run.config)
-    values: dict[tuple[str, str], set[str]] = {}
-    for run in runs:
-        for name in unknown[run.name]:
-            values.setdefault((run.config["method"], name), set()).add(
-                repr(unknown[run.name][name])
-            )
+        for name, value in unknown[run.name].items():
+            values.setdefault((run.config["method"], run.task, name), set()).add(repr(value))
     for run in runs:
         for name, value in unknown[run.name].items():
-            if len(values[run.config["method"], name]) > 1:
+            if len(values[run.config["method"], run.task, name]) > 1:
                 changes[run.name][name] = value
     return changes
 
@@ -132,11 +132,14 @@ def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
-    preset, task = config["preset"], config["env"]["task"]
-    try:
-        return to_json(preset_config(preset, task=task, method=config["method"]))
-    except UserError:  # a method or a preset of another version: nothing to compare with
+    preset, task, method = config["preset"], config["env"]["task"], config["method"]
+    if preset not in PRESETS:
         return {}
+    if method in METHODS:
+        return to_json(preset_config(preset, task=task, method=method))
+    # A method of another version: its own fields are unknown, those of SAC are not.
+    usual = to_json(preset_config(preset, task=task, method="none"))
+    return {name: value for name, value in usual.items() if name != "method_config"}
 
 
 def _leaves(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

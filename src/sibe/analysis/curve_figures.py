@@ -8,25 +8,34 @@ arrived yet, the mean goes on as a faint line. Legends say n.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sibe.analysis.arms import Arm
-from sibe.analysis.plot_style import INK, X_LABEL, style_axis
+from sibe.analysis.plot_style import INK, X_LABEL, line_style, style_axis
 from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
 from sibe.analysis.statistics import FEWEST
 from sibe.analysis.study import SETTINGS, Study
 
 METRICS = {"kl": "KL (nats)", "bonus": "bonus per agent step"}
+_RETURN = "episode return"
 _COLUMNS = 3
 _PANEL = (3.6, 2.7)
 
 Place = tuple[str, str]
 MakeSeries = Callable[[Sequence[Run]], Series | None]
+
+
+class Labels(NamedTuple):
+    """What is written on a figure."""
+
+    title: str
+    y: str
+    panel: Callable[[Place], str]
 
 
 def main_arms(study: Study) -> list[Arm]:
@@ -40,10 +49,8 @@ def curves_figure(study: Study, background: str) -> Figure | None:
     places = [(background, task) for task in study.tasks(background, arms)]
     if not places:
         return None
-    columns = min(_COLUMNS, len(places))
-    grid = [places[i : i + columns] for i in range(0, len(places), columns)]
-    title = SETTINGS.get(background, background)
-    return _figure(study, arms, grid, title, lambda place: place[1])
+    labels = Labels(SETTINGS.get(background, background), _RETURN, lambda place: place[1])
+    return _figure(study, arms, _rows(places), labels, return_series)
 
 
 def ablation_figure(study: Study, kind: str) -> Figure | None:
@@ -61,71 +68,57 @@ def ablation_figure(study: Study, kind: str) -> Figure | None:
     def name(place: Place) -> str:
         return f"{place[1]}, {SETTINGS.get(place[0], place[0]).lower()}"
 
-    return _figure(study, [*whole, *variants], grid, title, name)
+    return _figure(study, [*whole, *variants], grid, Labels(title, _RETURN, name), return_series)
 
 
-def metrics_figure(study: Study, background: str) -> Figure | None:
-    """Draw KL and bonus in training, tasks across; None if no method of the setting logs them."""
-    arms, drawn = main_arms(study), []
-    for metric, label in METRICS.items():
-        make = _metric(metric)
-        tasks = [
-            task
-            for task in study.tasks(background, arms)
-            if any(make(study.select(arm, background, task)) for arm in arms)
-        ]
-        if tasks:
-            drawn.append((make, label, tasks))
-    if not drawn:
+def metric_figure(study: Study, background: str, metric: str) -> Figure | None:
+    """Draw one of ``METRICS`` in training, a panel per task; None if nobody logs it."""
+    arms = main_arms(study)
+
+    def make(runs: Sequence[Run]) -> Series | None:
+        return metric_series(runs, metric)
+
+    tasks = [
+        task
+        for task in study.tasks(background, arms)
+        if any(make(study.select(arm, background, task)) for arm in arms)
+    ]
+    if not tasks:
         return None
-    columns = max(len(tasks) for _, _, tasks in drawn)
-    figure, subfigures = _canvas(len(drawn), columns)
-    shown: dict[str, tuple[Arm, set[int]]] = {}
-    for row, (make, label, tasks) in enumerate(drawn):
-        for column, task in enumerate(tasks):
-            axis = subfigures[row][column]
-            _draw_panel(axis, study, arms, (background, task), make, shown)
-            style_axis(axis, label if column == 0 else "")
-            axis.set_title(task, fontsize=9.5, color=INK)
-        for axis in subfigures[row][len(tasks) :]:
-            axis.remove()
-    _finish(figure, f"{SETTINGS.get(background, background)}: what the methods measure", shown)
-    return figure
+    title = f"{SETTINGS.get(background, background)}: {METRICS[metric]}, in training"
+    labels = Labels(title, METRICS[metric], lambda place: place[1])
+    return _figure(study, arms, _rows([(background, task) for task in tasks]), labels, make)
 
 
-def _metric(metric: str) -> MakeSeries:
-    return lambda runs: metric_series(runs, metric)
+def _rows(places: list[Place]) -> list[list[Place]]:
+    columns = min(_COLUMNS, len(places))
+    return [places[i : i + columns] for i in range(0, len(places), columns)]
 
 
 def _figure(
     study: Study,
     arms: Sequence[Arm],
     grid: Sequence[Sequence[Place]],
-    title: str,
-    name: Callable[[Place], str],
+    labels: Labels,
+    make: MakeSeries,
 ) -> Figure:
-    figure, axes = _canvas(len(grid), max(len(row) for row in grid))
-    shown: dict[str, tuple[Arm, set[int]]] = {}
+    rows, columns = len(grid), max(len(places) for places in grid)
+    size = (max(_PANEL[0] * columns, 5.6), _PANEL[1] * rows + 1.1)
+    figure = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    seeds: dict[str, set[int]] = {}
     for row, places in enumerate(grid):
-        for column, place in enumerate(places):
-            axis = axes[row][column]
-            _draw_panel(axis, study, arms, place, return_series, shown)
-            style_axis(axis, "episode return" if column == 0 else "")
-            axis.set_title(name(place), fontsize=9.5, color=INK)
-            if axis.dataLim.ymin >= 0:
-                axis.set_ylim(0, max(1.0, axis.get_ylim()[1]))
+        for axis, place in zip(axes[row], places, strict=False):
+            _draw_panel(axis, study, arms, place, make, seeds)
+            style_axis(axis, labels.y if axis is axes[row][0] else "")
+            axis.set_title(labels.panel(place), fontsize=9.5, color=INK)
+            if row == rows - 1 or len(grid[row + 1]) <= list(axes[row]).index(axis):
+                axis.set_xlabel(X_LABEL, fontsize=8.5, color=INK)
         for axis in axes[row][len(places) :]:
             axis.remove()
-    _finish(figure, title, shown)
+    figure.suptitle(labels.title, fontsize=11, color=INK)
+    _add_legend(figure, [(arm, seeds[arm.key]) for arm in arms if arm.key in seeds])
     return figure
-
-
-def _canvas(rows: int, columns: int) -> tuple[Figure, Any]:
-    width = max(_PANEL[0] * columns, 5.6)
-    figure = Figure(
-        figsize=(width, _PANEL[1] * rows + 1.1), dpi=120, layout="constrained", facecolor="white"
-    )
-    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _draw_panel(
@@ -134,17 +127,22 @@ def _draw_panel(
     arms: Sequence[Arm],
     place: Place,
     make: MakeSeries,
-    shown: dict[str, tuple[Arm, set[int]]],
+    seeds: dict[str, set[int]],
 ) -> None:
-    last = 0.0
+    """Draw all curves of a panel, and note in ``seeds`` how many seeds each arm has."""
+    last = lowest = 0.0
     for arm in reversed(arms):  # the first arm on top
         runs = study.select(arm, *place)
         series = make(runs) if runs else None
         if series is not None:
             draw_series(axis, series, arm)
-            shown.setdefault(arm.key, (arm, set()))[1].add(len(series.seeds))
+            seeds.setdefault(arm.key, set()).add(len(series.seeds))
             last = max(last, series.env_step[-1])
+            lowest = min(lowest, series.mean.min())
     axis.set_xlim(0, 1.02 * last or 1)
+    if lowest >= 0:
+        # From zero up; a band may reach below, where nothing can be.
+        axis.set_ylim(0, axis.get_ylim()[1] if axis.get_ylim()[1] > 0 else 1)
 
 
 def draw_series(axis: Any, series: Series, arm: Arm) -> None:
@@ -154,29 +152,26 @@ def draw_series(axis: Any, series: Series, arm: Arm) -> None:
     if 1 < len(series.seeds) < FEWEST:
         axis.plot(x, series.values, color=arm.colour, lw=0.7, alpha=0.6)
     whole = series.n == len(series.seeds)
-    marker = "o" if len(x) == 1 else ""
-    axis.plot(x, mean, color=arm.colour, lw=1.2, alpha=0.4)
-    axis.plot(
-        x, np.where(whole, mean, np.nan), marker, ls=_line_style(arm), color=arm.colour, lw=1.7
-    )
+    part = ~whole
+    part[:-1] |= ~whole[1:]  # up to the last whole point, so that the two lines meet
+    axis.plot(x, np.where(part, mean, np.nan), color=arm.colour, lw=1.2, alpha=0.5)
+    marker = "o" if len(x) == 1 else None  # a line of one point would not be seen
+    style = {"color": arm.colour, "lw": 1.7, "ls": line_style(arm.dash), "marker": marker}
+    axis.plot(x, np.where(whole, mean, np.nan), **style)
 
 
-def _line_style(arm: Arm) -> Any:
-    return (0, tuple(float(n) for n in arm.dash.split())) if arm.dash else "-"
-
-
-def _finish(figure: Figure, title: str, shown: dict[str, tuple[Arm, set[int]]]) -> None:
-    figure.suptitle(title, fontsize=11, color=INK)
-    figure.supxlabel(X_LABEL, fontsize=9, color=INK)
+def _add_legend(figure: Figure, arms: Sequence[tuple[Arm, set[int]]]) -> None:
     handles = [
-        Line2D([], [], color=arm.colour, ls=_line_style(arm), lw=1.7, label=_legend(arm, seeds))
-        for arm, seeds in reversed(shown.values())
+        Line2D([], [], color=arm.colour, ls=line_style(arm.dash), lw=1.7, label=_legend(arm, seeds))
+        for arm, seeds in arms
     ]
-    columns = max(1, int(figure.get_figwidth() // 2.6))
+    fitting = max(
+        1, int(figure.get_figwidth() // (1.3 + 0.07 * max(len(a.label) for a, _ in arms)))
+    )
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(columns, len(handles)),
+        ncols=min(fitting, len(handles)),
         frameon=False,
         fontsize=8.5,
         labelcolor=INK,

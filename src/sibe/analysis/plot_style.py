@@ -30,6 +30,11 @@ def style_axis(axis: Any, label: str) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(5))
 
 
+def line_style(dash: str) -> Any:
+    """Return an SVG dash pattern ("" for solid) as matplotlib wants it."""
+    return (0, tuple(float(n) for n in dash.split())) if dash else "-"
+
+
 def picture(figure: Figure, kind: str) -> bytes:
     """Return the figure as a "png" or "svg" file."""
     out = io.BytesIO()

@@ -1,7 +1,7 @@
 """The table of scores at one env step: our runs, and right below them what the paper printed.
 
 A row is a setting, a task and an origin; rows of different origin are never marked together and
-say which they are. ``write_*`` turn a table into Markdown, LaTeX or lines for a CSV file.
+say which they are. ``markdown_table`` and ``latex_table`` set it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ RULES = (
     "standard error of its difference to the highest mean (the rule that reproduces the bold of "
     "the paper's table). One seed has no standard error, and so no bold."
 )
+
+_PAPER_STEP = 500_000
 
 
 class Entry(NamedTuple):
@@ -56,33 +58,28 @@ class ScoreTable(NamedTuple):
     rows: list[Row]
 
 
-def score_table(cells: Sequence[Cell], arms: Sequence[Arm], env_step: int) -> ScoreTable:
-    """Return the table of ``arms``, with the paper's row wherever it printed one for the task.
+def score_table(
+    cells: Sequence[Cell], arms: Sequence[Arm], env_step: int, *, printed: bool = True
+) -> ScoreTable:
+    """Return the table of ``arms``; if ``printed``, with the paper's row where it has the task.
 
     Methods that only the paper has get a column of their own, so that its rows are whole.
     """
-    paper = {(cell.background, cell.task, cell.method): cell for cell in paper_table()}
+    paper = {(c.background, c.task, c.method): c for c in paper_table()} if printed else {}
     places = list(dict.fromkeys((cell.background, cell.task) for cell in cells))
-    printed = any((*place, "sibe") in paper for place in places)
-    usual = [arm for arm in arms if arm.kind == "method"]
-    ours = {arm.method for arm in usual}
-    others = [m for m in METHOD_NAMES if printed and usual and m not in ours and _in_paper(m)]
+    ours = {arm.method for arm in arms if arm.kind == "method"}
+    theirs = {method for *place, method in paper if tuple(place) in places}
+    others = [method for method in METHOD_NAMES if method in theirs - ours]
     by_place = {(cell.background, cell.task, cell.arm.key): cell for cell in cells}
     rows = []
     for place in places:
-        found = [by_place.get((*place, arm.key)) for arm in arms]
-        entries = _ours(found) + [None] * len(others)
-        if any(found):
-            rows.append(Row(*place, "these runs", env_step, entries))
-        theirs = _theirs(arms, others, place, paper)
-        if usual and any(theirs):
-            rows.append(Row(*place, "paper", 500_000, theirs))
+        found = _ours([by_place.get((*place, arm.key)) for arm in arms])
+        rows.append(Row(*place, "these runs", env_step, found + [None] * len(others)))
+        entries = _theirs(arms, others, place, paper)
+        if any(entries):
+            rows.append(Row(*place, "paper", _PAPER_STEP, entries))
     names = [arm.label for arm in arms] + [METHOD_NAMES[method] for method in others]
     return ScoreTable(names, rows)
-
-
-def _in_paper(method: str) -> bool:
-    return any(cell.method == method for cell in paper_table())
 
 
 def _ours(cells: Sequence[Cell | None]) -> list[Entry | None]:
