@@ -147,7 +147,9 @@ def write_grid(
     return root
 
 
-def write_ablations(root: Path, *, task: str = "cartpole_swingup_sparse", seeds: int = 3) -> Path:
+def write_ablations(
+    root: Path, *, task: str = "cartpole_swingup_sparse", seeds: int = 3, every: int = 10_000
+) -> Path:
     """Write SIBE's two component ablations and three chunk lengths, clean and noise."""
     variants: dict[str, dict[str, Any]] = {
         "non-reward": {"method_config__intrinsic": 0.0},
@@ -161,5 +163,6 @@ def write_ablations(root: Path, *, task: str = "cartpole_swingup_sparse", seeds:
             for seed in range(1, seeds + 1):
                 config = config_of(task, background, "sibe", seed, **changes)
                 height = 820 - 90 * list(variants).index(name)
-                write_run(root / f"{name}-{background}" / f"seed{seed}", config, height=height)
+                folder = root / f"{name}-{background}" / f"seed{seed}"
+                write_run(folder, config, height=height, every=every)
     return root

@@ -157,15 +157,25 @@ def _order(arm: Arm) -> tuple[int, int, str]:
 
 
 def _styled(arms: list[Arm]) -> Iterable[Arm]:
-    """Give each arm its colour and dashes: by method, variants in turn."""
-    methods = list(METHOD_NAMES)
-    extra = 0
+    """Give each arm its colour and dashes: fixed for a method, free ones for its variants."""
+    taken: list[tuple[str, str]] = []
     for arm in arms:
-        if arm.kind == "method" and arm.method in methods:
-            colour = _METHOD_COLOURS[arm.method]
-            dash = DASHES[methods.index(arm.method) % len(DASHES)]
-        else:
-            colour = _MORE_COLOURS[extra % len(_MORE_COLOURS)]
-            dash = DASHES[(1 + extra) % len(DASHES)]
-            extra += 1
+        colour, dash = next(style for style in _styles(arm, taken) if style not in taken)
+        taken.append((colour, dash))
         yield Arm(arm.key, arm.label, arm.kind, arm.method, colour, dash)
+
+
+def _styles(arm: Arm, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    """Yield styles for an arm, the best first; the last ones are new for certain."""
+    methods = list(METHOD_NAMES)
+    if arm.kind == "method" and arm.method in methods:
+        colours: Sequence[str] = (_METHOD_COLOURS[arm.method],)
+        first = methods.index(arm.method) % len(DASHES)
+    else:
+        used = {colour for colour, _ in taken}
+        colours = sorted(_MORE_COLOURS, key=lambda colour: colour in used)
+        first = 1
+    for dash in (*DASHES[first:], *DASHES[:first]):
+        for colour in colours:
+            yield colour, dash
+    yield from ((colours[0], f"{n} 2") for n in range(11, 12 + len(taken)))

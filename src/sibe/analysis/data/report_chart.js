@@ -3,7 +3,7 @@
 // A curve: {x, mean, low, high, n, seeds, values, arm: {label, colour, dash}}; null is "nothing here".
 
 const SVG_NS = "http://www.w3.org/2000/svg";
-const MARGIN = { top: 10, right: 12, bottom: 24, left: 46 };
+const MARGIN = { top: 10, right: 12, bottom: 38, left: 46 };
 
 function svgElement(parent, name, attributes) {
   const node = document.createElementNS(SVG_NS, name);
@@ -19,11 +19,11 @@ function htmlElement(parent, name, text, properties = {}) {
   return node;
 }
 
-// Round steps (1, 2 or 5 times a power of ten) that cover [low, high] in about `count` parts.
+// Round steps (1, 2, 2.5 or 5 times a power of ten) that cover [low, high] in about `count` parts.
 function ticks(low, high, count) {
   const raw = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((size) => size >= raw * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((size) => size >= raw * 0.999);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
   return found;
@@ -84,6 +84,8 @@ function drawAxes(svg, size, range, sx, sy) {
     const text = svgElement(svg, "text", { x: sx(x), y: bottom + 16, "text-anchor": "middle" });
     text.textContent = formatSteps(x);
   }
+  const middle = (MARGIN.left + size.width - MARGIN.right) / 2;
+  svgElement(svg, "text", { x: middle, y: bottom + 33, "text-anchor": "middle" }).textContent = "env steps";
 }
 
 function drawCurve(svg, curve, sx, sy, everySeed) {
