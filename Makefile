@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test check train bench clean
+.PHONY: help setup test test-browser check train bench clean
 
 help:
 	@echo "make train   run the main job       make test   run the tests"
+	@echo "make test-browser   the report's page in a real Chromium"
 	@echo "make check   lint and types         make bench  rendering against stock dm_control"
 
 setup: $(READY)
@@ -25,6 +26,12 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 
 test: setup check
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2
+
+# Apart from `test`, which needs no browser; pytest takes the file because it is named here.
+test-browser: setup
+	@command -v chromium >/dev/null || sh scripts/apt_install.sh "a browser" chromium
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/browser/check_report.py
 
 check: setup
 	$(BIN)/ruff check .

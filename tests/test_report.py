@@ -156,13 +156,15 @@ def test_page_is_whole_and_asks_nobody(report: Path) -> None:
     assert "runs/broken" in text and "0123456789" in text and "Unfinished" in text
 
 
-def test_same_runs_same_files(runs: Path, report: Path, tmp_path: Path) -> None:
-    first = {path.name: path.read_bytes() for path in report.iterdir()}
-    (report / "curves_video.png").touch()  # of an earlier report, on other runs
-    (report / "mine.txt").touch()
-    write_report([runs], report, at=500_000)
-    (report / "mine.txt").unlink()
-    assert {path.name: path.read_bytes() for path in report.iterdir()} == first
+def test_same_runs_same_files(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=20_000)
+    out = tmp_path / "out"
+    write_report([tmp_path / "1"], out)
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out / "curves_video.png").touch()  # of an earlier report, on other runs
+    (out / "mine.txt").touch()
+    write_report([tmp_path / "1"], out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {**first, "mine.txt": b""}
 
 
 def test_default_step_is_the_last_common_one(runs: Path) -> None:

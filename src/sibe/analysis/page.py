@@ -65,11 +65,12 @@ def _lead(results: Results, version: str) -> str:
     study = results.study
     counts = {
         "run": len(study.runs),
-        "method": len(study.arms),
+        "method": len({arm.method for arm in study.arms}),
+        "variant": sum(arm.kind != "method" for arm in study.arms),
         "task": len(study.tasks()),
         "setting": len(study.backgrounds),
     }
-    said = ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+    said = ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n)
     step = steps_text(results.env_step)
     return f"{said}. Tables at {step} env steps. Made by sibe {version}."
 

@@ -169,7 +169,10 @@ function addCursor(svg, tip, curves, size, sx, sy) {
   };
   svg.addEventListener("pointermove", follow);
   svg.addEventListener("pointerdown", follow);
-  svg.addEventListener("pointerleave", hide);
+  svg.addEventListener("pointerleave", (event) => {
+    // A finger "leaves" when it is lifted: what it tapped stays until the focus goes elsewhere.
+    if (event.pointerType === "mouse") hide();
+  });
   svg.addEventListener("blur", hide);
   svg.addEventListener("keydown", (event) => {
     const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
