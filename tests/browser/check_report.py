@@ -14,6 +14,8 @@ from synthetic_runs import config_of, write_ablations, write_grid, write_run
 from sibe.analysis.report import write_report
 
 LONG = "a_folder_with_a_long_name_that_has_no_place_to_break_" * 2
+PATIENCE = 180_000  # milliseconds: a machine under load is slow, not wrong
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,7 @@ class Visit:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.page: Page = browser.new_page(**options)
+        self.page.set_default_timeout(PATIENCE)
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
