@@ -10,6 +10,11 @@ THREADS ?= 1
 help:
 	@echo "make train   run the main job       make test   run the tests"
 	@echo "make test-ray  suites on Ray, on this machine"
+.PHONY: help setup test test-browser check train bench clean
+
+help:
+	@echo "make train   run the main job       make test   run the tests"
+	@echo "make test-browser   the report's page in a real Chromium"
 	@echo "make check   lint and types         make bench  rendering against stock dm_control"
 
 setup: $(READY)
@@ -29,6 +34,12 @@ test: setup check
 
 test-ray: setup
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -m ray
+
+# Apart from `test`, which needs no browser; pytest takes the file because it is named here.
+test-browser: setup
+	@command -v chromium >/dev/null || sh scripts/apt_install.sh "a browser" chromium
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/browser/check_report.py
 
 check: setup
 	$(BIN)/ruff check .

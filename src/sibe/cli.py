@@ -19,6 +19,7 @@ from tyro.conf import Positional, subcommand
 
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
+from sibe.report_command import Report
 from sibe.suite_command import SuiteCommand
 
 
@@ -141,6 +142,7 @@ class Train:
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("eval")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]

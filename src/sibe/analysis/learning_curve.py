@@ -7,7 +7,6 @@ each on a scale of its own. Colours are those of Okabe and Ito, told apart by (n
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from sibe.analysis.plot_style import GREY, INK, X_LABEL, picture, style_axis, write_file
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
-from sibe.training.atomic import write_atomic
 
-_X_LABEL = "environment steps (action repeat included)"
-_BLUE, _GREY, _INK = "#0072B2", "#9A9A9A", "#333333"
+_BLUE = "#0072B2"
 _METRICS = {"kl": ("KL (nats)", "#D55E00"), "infonce": ("InfoNCE (nats)", "#009E73")}
 
 Table = dict[str, NDArray[np.float64]]
@@ -47,14 +44,14 @@ def write_learning_curve(run: Path, out: Path) -> Path:
 def _draw(title: str, evals: Table, training: Table, metrics: list[str]) -> Figure:
     layout = ConstrainedLayoutEngine(w_pad=0.08, wspace=0.03)
     figure = Figure(figsize=(10, 3.8), dpi=100, layout=layout, facecolor="white")
-    figure.suptitle(title, fontsize=11, color=_INK, x=0.012, ha="left")
-    figure.supxlabel(_X_LABEL, fontsize=9, color=_INK)
+    figure.suptitle(title, fontsize=11, color=INK, x=0.012, ha="left")
+    figure.supxlabel(X_LABEL, fontsize=9, color=INK)
     grid = figure.add_gridspec(max(1, len(metrics)), 5)
     left = figure.add_subplot(grid[:, : 3 if metrics else 5])
     _draw_return(left, evals, training)
     # Beside the title, where no curve can run through it.
     figure.legend(
-        loc="upper right", ncols=2, frameon=False, fontsize=8.5, labelcolor=_INK, borderaxespad=0.2
+        loc="upper right", ncols=2, frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0.2
     )
     right = [figure.add_subplot(grid[row, 3:], sharex=left) for row in range(len(metrics))]
     for axis, name in zip(right, metrics, strict=True):
@@ -93,14 +90,14 @@ def _read(path: Path) -> Table:
 def _draw_return(axis: Any, evals: Table, training: Table) -> None:
     if training:
         x, y = training["frame"], training["episode_reward"]
-        axis.plot(x, y, "o", ms=3, mew=0, color=_GREY, alpha=0.7, label="training episode")
+        axis.plot(x, y, "o", ms=3, mew=0, color=GREY, alpha=0.7, label="training episode")
     if evals:
         x, y = evals["frame"], evals["episode_reward"]
         std = np.nan_to_num(evals.get("episode_reward_std", np.zeros_like(y)))
         axis.fill_between(x, y - std, y + std, color=_BLUE, alpha=0.18, lw=0)
         label = "evaluation, mean ± std over episodes"
         axis.plot(x, y, "o-", lw=1.6, ms=3.5, color=_BLUE, label=label, clip_on=False)
-    _style(axis, "episode return")
+    style_axis(axis, "episode return")
     returns = [table["episode_reward"] for table in (evals, training) if table]
     if np.concatenate(returns).min() >= 0:
         axis.set_ylim(0, max(1, axis.get_ylim()[1]))
@@ -110,29 +107,9 @@ def _draw_metric(axis: Any, name: str, training: Table) -> None:
     label, colour = _METRICS[name]
     known = np.isfinite(training[name])
     axis.plot(training["frame"][known], training[name][known], lw=1.2, color=colour)
-    _style(axis, label)
+    style_axis(axis, label)
     axis.yaxis.label.set_color(colour)
 
 
-def _style(axis: Any, label: str) -> None:
-    axis.set_ylabel(label, fontsize=9, color=_INK)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set(color=_GREY, linewidth=0.8)
-    axis.tick_params(labelsize=8.5, color=_GREY, labelcolor=_INK)
-    axis.grid(axis="y", color="#E6E6E6", lw=0.8)
-    axis.set_axisbelow(True)
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.xaxis.set_major_locator(MaxNLocator(6))
-    axis.yaxis.set_major_locator(MaxNLocator(5))
-
-
 def _save(figure: Figure, out: Path) -> None:
-    picture = io.BytesIO()
-    # No version in the file: equal runs give equal pictures.
-    figure.savefig(picture, format="png", metadata={"Software": None})
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(out, picture.getvalue())
-    except OSError as error:
-        why = error.strerror
-        raise UserError(f"cannot write {out} ({why}): make room or choose another") from error
+    write_file(out, picture(figure, "png"))

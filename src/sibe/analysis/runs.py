@@ -1,0 +1,192 @@
+"""Reading runs: every run directory below some folders, whole or in part, and what is wrong.
+
+A run is a folder with a config.json; of its logs only eval.csv must be there, so a folder of
+published results (config and csv, no checkpoints) is a run too. Reading takes no lock and writes
+nothing: a run may be training meanwhile, and a row it has half written is left out. What cannot
+be read is named with the reason, and the others are returned.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sibe.errors import UserError
+from sibe.logs.csv_log import read_csv
+from sibe.training.run_directory import RunDirectory
+
+Table = dict[str, NDArray[np.float64]]
+_LOGS = ("eval.csv", "train.csv")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what was asked for and what has been logged so far."""
+
+    name: str
+    """where it was found, from the given folder on; unique among the runs read"""
+    path: Path
+    config: dict[str, Any]
+    meta: dict[str, Any]
+    """{} where there is no meta.json"""
+    evals: Table
+    """eval.csv; at least one row, ``frame`` ascending, ``episode_reward`` finite"""
+    episodes: Table
+    """eval_episodes.csv, {} if there is none"""
+    training: Table
+    """train.csv, {} if there is none"""
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return str(self.config["env"]["task"])
+
+    @property
+    def background(self) -> str:
+        """clean, noise or video."""
+        return str(self.config["env"]["background"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.config["seed"])
+
+    @property
+    def planned(self) -> int:
+        """Env steps that the whole run is to take."""
+        return int(self.config["schedule"]["env_steps"])
+
+    @property
+    def reached(self) -> int:
+        """Env steps at the last evaluation."""
+        return int(self.evals["frame"][-1])
+
+    @property
+    def videos(self) -> list[Path]:
+        """The evaluation's videos, oldest first."""
+        return sorted((self.path / "video").glob("*.mp4"))
+
+
+class LeftOut(NamedTuple):
+    """A folder that looks like a run and could not be used."""
+
+    name: str
+    reason: str
+
+
+def read_runs(roots: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
+    """Return the runs below ``roots``, sorted by name, and what was left out.
+
+    Raises:
+        UserError: if a root is missing, or no run is left.
+    """
+    runs: list[Run] = []
+    out: list[LeftOut] = []
+    for folder, name in _find(roots):
+        try:
+            runs.append(_read_run(folder, name))
+        except UserError as error:
+            out.append(LeftOut(name, str(error).replace(str(folder), name)))
+    if not runs:
+        where = ", ".join(map(str, roots))
+        why = f" ({len(out)} left out; {out[0].name}: {out[0].reason})" if out else ""
+        raise UserError(
+            f"no run with an evaluation under {where}{why}: "
+            "give run directories, or folders of them"
+        )
+    return runs, out
+
+
+def _find(roots: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield each folder that is, or should be, a run, once, and its name."""
+    seen: set[Path] = set()
+    names: set[str] = set()
+    for root in roots:
+        if not root.is_dir():
+            raise UserError(f"{root} is not a folder: give run directories, or folders of them")
+        for folder in sorted(_candidates(root)):
+            if (real := folder.resolve()) in seen:
+                continue
+            seen.add(real)
+            name = _name(root, folder)
+            while name in names:  # two roots of one name
+                name += "′"
+            names.add(name)
+            yield folder, name
+
+
+def _candidates(root: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(root):
+        if "config.json" in files or any(log in files for log in _LOGS):
+            folders.clear()  # what is below belongs to this run
+            yield Path(place)
+
+
+def _name(root: Path, folder: Path) -> str:
+    relative = folder.relative_to(root)
+    # The folder's own name even for ".": what the user typed may say nothing.
+    return str(Path(root.resolve().name) / relative)
+
+
+def _read_run(folder: Path, name: str) -> Run:
+    config = RunDirectory.read_config(folder)
+    _check_config(config)
+    evals = _read_log(folder / "eval.csv")
+    if not evals:
+        raise UserError("it has no evaluation yet")
+    return Run(
+        name=name,
+        path=folder,
+        config=config,
+        meta=_read_meta(folder / "meta.json"),
+        evals=evals,
+        episodes=_read_log(folder / "eval_episodes.csv"),
+        training=_read_log(folder / "train.csv"),
+    )
+
+
+def _check_config(config: dict[str, Any]) -> None:
+    try:
+        env, schedule = config["env"], config["schedule"]
+        texts = (config["method"], config["preset"], env["task"], env["background"])
+        whole = (config["seed"], env["action_repeat"], schedule["env_steps"])
+    except (KeyError, TypeError, IndexError) as error:
+        raise UserError(f"its config.json is not that of a run: {error} is missing") from None
+    if not all(isinstance(value, str) for value in texts) or not all(
+        isinstance(value, int) for value in whole
+    ):
+        raise UserError("its config.json is not that of a run: a value has the wrong type")
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # nothing in the report depends on it
+    return meta if isinstance(meta, dict) else {}
+
+
+def _read_log(path: Path) -> Table:
+    """Return the rows that have a step and a return, in order; {} if there are none yet."""
+    try:
+        if b"\n" not in path.read_bytes():
+            return {}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    table = read_csv(path)
+    if missing := {"frame", "episode_reward"} - table.keys():
+        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
+    whole = np.isfinite(table["frame"]) & np.isfinite(table["episode_reward"])
+    if not whole.any():
+        return {}
+    order = np.argsort(table["frame"][whole], kind="stable")
+    return {name: column[whole][order] for name, column in table.items()}

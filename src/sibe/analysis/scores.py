@@ -1,0 +1,90 @@
+"""Scores at one env step: the evaluation that each run made there, per seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sibe.analysis.arms import Arm
+from sibe.analysis.runs import Run
+from sibe.analysis.statistics import mean_and_se
+from sibe.analysis.study import Study
+from sibe.errors import UserError
+
+
+class Cell(NamedTuple):
+    """One arm in one setting and task."""
+
+    arm: Arm
+    background: str
+    task: str
+    runs: list[Run]
+    """those that have an evaluation at the step, by seed"""
+    scores: list[float]
+    """one per run"""
+
+    @property
+    def n(self) -> int:
+        """Seeds."""
+        return len(self.scores)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return mean_and_se(self.scores)[0]
+
+    @property
+    def se(self) -> float:
+        """Standard error of the mean; nan for one seed."""
+        return mean_and_se(self.scores)[1]
+
+
+def score_at(run: Run, env_step: int) -> float | None:
+    """Return the mean return of the evaluation at ``env_step``; None if the run has none there.
+
+    An evaluation starts with the first agent step that reaches its env step, so it may be up to
+    an action repeat late.
+    """
+    frames = run.evals["frame"]
+    late = frames - env_step
+    there = np.flatnonzero((late >= 0) & (late < run.config["env"]["action_repeat"]))
+    return float(run.evals["episode_reward"][there[0]]) if there.size else None
+
+
+def last_common_step(runs: Sequence[Run]) -> tuple[int, int]:
+    """Return the last env step with an evaluation of every run, and how many runs have it.
+
+    Where no step is common to all: the one that most runs have, the last of those.
+    """
+    steps = np.unique(np.concatenate([run.evals["frame"] for run in runs])).astype(int)
+    counts = [sum(score_at(run, step) is not None for run in runs) for step in steps]
+    best = max(range(len(steps)), key=lambda i: (counts[i], i))
+    return int(steps[best]), counts[best]
+
+
+def cells_at(study: Study, env_step: int) -> list[Cell]:
+    """Return every arm, setting and task with at least one score at ``env_step``.
+
+    Raises:
+        UserError: if no run has an evaluation there.
+    """
+    cells = []
+    for background in study.backgrounds:
+        for task in study.tasks(background):
+            for arm in study.arms:
+                runs = study.select(arm, background, task)
+                scored = [(run, score_at(run, env_step)) for run in runs]
+                known = [(run, score) for run, score in scored if score is not None]
+                if known:
+                    there, scores = zip(*known, strict=True)
+                    cells.append(Cell(arm, background, task, list(there), list(scores)))
+    if not cells:
+        steps = np.unique(np.concatenate([run.evals["frame"] for run in study.runs])).astype(int)
+        near = steps[np.argmin(np.abs(steps - env_step))]
+        raise UserError(
+            f"no run was evaluated at env step {env_step}: the nearest --at is {near} "
+            f"(evaluations go from {steps[0]} to {steps[-1]})"
+        )
+    return cells
