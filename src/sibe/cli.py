@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, subcommand
 
+from sibe.embed_command import Embed
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
 
@@ -140,6 +141,7 @@ class Train:
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("eval")]
+    | Annotated[Embed, subcommand("embed")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]
