@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || sh scripts/apt_install.sh "Python's venv" python3-venv
 	@sh scripts/install_gl.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,analysis,dev]'
 	@touch $(READY)
 
 test: setup check

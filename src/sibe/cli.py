@@ -20,6 +20,8 @@ from tyro.conf import Positional, subcommand
 from sibe.embed_command import Embed
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
+from sibe.export_command import Export
+from sibe.probe_command import Probe
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("eval")]
     | Annotated[Embed, subcommand("embed")]
+    | Annotated[Probe, subcommand("probe")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -30,6 +30,7 @@ class Embed:
     def run(self) -> int:
         """Write the pictures and print the mean distances in them."""
         from sibe.analysis.embedding import write_grids
+        from sibe.analysis.moments import behind_robot
         from sibe.analysis.picture_file import check_png
         from sibe.errors import UserError
         from sibe.policy import load_policy
@@ -38,12 +39,7 @@ class Embed:
         if self.episodes < 1:
             raise UserError(f"--episodes must be at least 1, not {self.episodes}")
         policy = load_policy(self.run_, device=self.device)
-        trained = policy.config.env
-        env = replace(
-            trained,
-            background=self.background or trained.background,
-            clips=self.clips or trained.clips,
-        )
+        env = behind_robot(policy.config.env, self.background, self.clips)
         grids = write_grids(policy, env, self.out, episodes=self.episodes, seed=self.seed)
         for grid in grids:
             print(f"wrote {grid.path} ({grid.latent})")

@@ -1,11 +1,13 @@
-"""``load_policy``: a trained agent from its run directory, in one line."""
+"""``load_policy``: a trained agent from its run directory or an export, in one line."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sibe.agents.sac import SAC
 from sibe.config import RunConfig, from_json
@@ -14,6 +16,7 @@ from sibe.training import checkpoint
 from sibe.training.run import choose_device
 from sibe.training.run_directory import RunDirectory
 from sibe.training.seeding import torch_stream
+from sibe.weights import WEIGHTS, is_export, load_networks, read_weights
 
 
 class Policy:
@@ -43,7 +46,7 @@ class Policy:
 
 
 def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
-    """Load the newest checkpoint of a run directory.
+    """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
     Example:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
@@ -52,11 +55,22 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     path = Path(run)
     config = from_json(RunDirectory.read_config(path))
     where = choose_device(device)
-    found = checkpoint.load_newest(path / "checkpoint", map_location=where, report=print)
+    env_step, state = read_state(path, where)
+    action_dim = state["actor"]["trunk.4.bias"].numel() // 2
+    agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
+    if is_export(path):
+        load_networks(agent.policy_networks(), state, path)
+    else:
+        agent.load_state_dict(state)
+    return Policy(config, agent, env_step)
+
+
+def read_state(path: Path, device: torch.device) -> tuple[int, dict[str, Any]]:
+    """Return the env step and the agent's state: whole from a run, of an export what it has."""
+    if is_export(path):
+        return read_weights(path / WEIGHTS, device)
+    found = checkpoint.load_newest(path / "checkpoint", map_location=device, report=print)
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
-    action_dim = state["agent"]["actor"]["trunk.4.bias"].numel() // 2
-    agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
-    agent.load_state_dict(state["agent"])
-    return Policy(config, agent, env_step)
+    return env_step, state["agent"]

@@ -46,7 +46,9 @@ class Grid(NamedTuple):
     any_two: float
 
 
-def write_grids(policy: Policy, env: EnvConfig, out: Path, *, episodes: int, seed: int) -> list[Grid]:
+def write_grids(
+    policy: Policy, env: EnvConfig, out: Path, *, episodes: int, seed: int
+) -> list[Grid]:
     """Write a grid for each representation: ``out`` is the method's (or c), ``out``_c is c.
 
     Args:
@@ -70,8 +72,8 @@ def write_grids(policy: Policy, env: EnvConfig, out: Path, *, episodes: int, see
             states[..., -3:],
             cells,
             title=_title(policy, env, name),
-            subtitle=f"t-SNE of {name} ({values.shape[1]} numbers) on a grid of {COLUMNS} × {ROWS}, "
-            "by exact assignment",
+            subtitle=f"t-SNE of {name} ({values.shape[1]} numbers), "
+            f"put on a grid of {COLUMNS} × {ROWS} by exact assignment",
             marks=_marks(moments, layout, cells, grid),
             note=_note(layout, grid),
         )
@@ -148,8 +150,9 @@ def _title(policy: Policy, env: EnvConfig, latent: str) -> str:
 def _note(layout: Layout, grid: Grid) -> str:
     if not len(layout.same_pose):
         return (
-            "Images from evaluation episodes, every second one with random actions. The background is "
-            "clean: no two images differ\nin it, so no pair is marked. Try --background video."
+            "Images from evaluation episodes, every second one with random actions.\n"
+            "The background is clean: no two images differ in it, so no pair is marked.\n"
+            "Try --background video."
         )
     return (
         "Each pose is shown before three backgrounds, each\n"

@@ -27,7 +27,9 @@ def tsne(latents: npt.NDArray[np.floating], seed: int) -> Floats:
         raise UserError("t-SNE needs scikit-learn: pip install 'sibe[analysis]'") from error
     points = np.asarray(latents, np.float64)
     if points.std(axis=0).max() < 1e-12:
-        raise UserError("all observations have the same representation: there is nothing to lay out")
+        raise UserError(
+            "all observations have the same representation: there is nothing to lay out"
+        )
     # Exact gradients: at a few hundred points they take seconds.
     model = TSNE(perplexity=_PERPLEXITY, init="pca", method="exact", random_state=seed)
     plane: Floats = model.fit_transform(points).astype(np.float64)

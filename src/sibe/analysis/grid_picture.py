@@ -70,9 +70,7 @@ def _enlarged(frames: Frame) -> Frame:
     return frames.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def _draw_mark(
-    axis: Any, pair: npt.NDArray[np.int64], side: int, colour: str, style: Any
-) -> None:
+def _draw_mark(axis: Any, pair: npt.NDArray[np.int64], side: int, colour: str, style: Any) -> None:
     """Frame the two cells and join them; white around the colour, to be seen on any picture."""
     corner = pair * side + [_MARGIN, _HEAD] + _GAP / 2
     centre = corner + side / 2

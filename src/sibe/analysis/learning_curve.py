@@ -7,7 +7,6 @@ each on a scale of its own. Colours are those of Okabe and Ito, told apart by (n
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from sibe.analysis.picture_file import check_png, write_png
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
-from sibe.training.atomic import write_atomic
 
 _X_LABEL = "environment steps (action repeat included)"
 _BLUE, _GREY, _INK = "#0072B2", "#9A9A9A", "#333333"
@@ -31,8 +30,7 @@ Table = dict[str, NDArray[np.float64]]
 
 def write_learning_curve(run: Path, out: Path) -> Path:
     """Draw the run in folder ``run`` and return ``out``, a PNG file of 1000 × 380 pixels."""
-    if out.suffix.lower() != ".png":
-        raise UserError(f"the picture must be a .png file, not {out.name!r}")
+    check_png(out)
     title = _title(run)
     evals, training = _read(run / "eval.csv"), _read(run / "train.csv")
     if not evals and not training:
@@ -40,7 +38,7 @@ def write_learning_curve(run: Path, out: Path) -> Path:
     metrics = [name for name in _METRICS if np.isfinite(training.get(name, np.nan)).any()]
 
     figure = _draw(title, evals, training, metrics)
-    _save(figure, out)
+    write_png(figure, out)
     return out
 
 
@@ -124,15 +122,3 @@ def _style(axis: Any, label: str) -> None:
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.xaxis.set_major_locator(MaxNLocator(6))
     axis.yaxis.set_major_locator(MaxNLocator(5))
-
-
-def _save(figure: Figure, out: Path) -> None:
-    picture = io.BytesIO()
-    # No version in the file: equal runs give equal pictures.
-    figure.savefig(picture, format="png", metadata={"Software": None})
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(out, picture.getvalue())
-    except OSError as error:
-        why = error.strerror
-        raise UserError(f"cannot write {out} ({why}): make room or choose another") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -83,6 +84,11 @@ def collect(config: EnvConfig, act: Act, *, episodes: int, each: int, seed: int)
     return _stacked(kept, visible)
 
 
+def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -> EnvConfig:
+    """Return the same world with another background or clip bank, where one is given."""
+    return replace(config, background=background or config.background, clips=clips or config.clips)
+
+
 def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
     """Return states uint8 ``[M, H, W, 3·stack]``: robots ``poses`` before ``backgrounds``.
 
@@ -93,7 +99,9 @@ def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
         frames = list(moments.layers[pose])
         if moments.pictures is not None:
             behind = moments.pictures[background]
-            frames = [compose(robot, picture) for robot, picture in zip(frames, behind, strict=True)]
+            frames = [
+                compose(robot, picture) for robot, picture in zip(frames, behind, strict=True)
+            ]
         states.append(np.concatenate(frames, axis=-1))
     return np.stack(states)
 
@@ -109,7 +117,9 @@ def pose_features(moments: Moments) -> Floats:
     spread = values.std(axis=0)
     moving = spread > 1e-9
     if not moving.any():
-        raise UserError("the env shows no simulator state that changes: there is nothing to compare")
+        raise UserError(
+            "the env shows no simulator state that changes: there is nothing to compare"
+        )
     centred = values[:, moving] - values[:, moving].mean(axis=0)
     features: Floats = centred / spread[moving]
     return features
