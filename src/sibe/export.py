@@ -60,12 +60,14 @@ def export(
     """
     check_out(out, overwrite)
     policy = load_policy(run, device=device)
-    meta = _read_meta(run)
+    agent, meta = policy.agent, _read_meta(run)
     out = out.resolve()
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.mkdir(parents=True)
-        write_weights(temporary / WEIGHTS, policy.agent.policy_networks(), policy.env_step)
+        write_weights(
+            temporary / WEIGHTS, agent.policy_networks(), policy.env_step, agent.action_dim
+        )
         config = json.dumps(to_json(policy.config), indent=1) + "\n"
         write_atomic(temporary / CONFIG, config.encode())
         # Played by what is given away, not by what it was made of.

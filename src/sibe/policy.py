@@ -32,6 +32,9 @@ class Policy:
         self.config, self.agent, self.env_step = config, agent, env_step
         self._generator = torch_stream(config.seed, "policy")
 
+    def reset(self) -> None:
+        """Begin new episodes: an agent with a memory forgets the last ones."""
+
     def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
         """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
 
@@ -55,8 +58,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     path = Path(run)
     config = from_json(RunDirectory.read_config(path))
     where = choose_device(device)
-    env_step, state = read_state(path, where)
-    action_dim = state["actor"]["trunk.4.bias"].numel() // 2
+    env_step, action_dim, state = read_state(path, where)
     agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
     if is_export(path):
         load_networks(agent.policy_networks(), state, path)
@@ -65,12 +67,12 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     return Policy(config, agent, env_step)
 
 
-def read_state(path: Path, device: torch.device) -> tuple[int, dict[str, Any]]:
-    """Return the env step and the agent's state: whole from a run, of an export what it has."""
+def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, Any]]:
+    """Return env step, A and the agent's state: whole from a run, of an export what it has."""
     if is_export(path):
         return read_weights(path / WEIGHTS, device)
     found = checkpoint.load_newest(path / "checkpoint", map_location=device, report=print)
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
-    return env_step, state["agent"]
+    return env_step, state["replay"]["layout"][-1], state["agent"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -28,19 +29,29 @@ def is_export(path: Path) -> bool:
     return (path / WEIGHTS).is_file()
 
 
-def write_weights(path: Path, networks: Mapping[str, nn.Module], env_step: int) -> None:
+class Exported(NamedTuple):
+    """What a weights file holds."""
+
+    env_step: int
+    action_dim: int
+    state: AgentState
+
+
+def write_weights(
+    path: Path, networks: Mapping[str, nn.Module], env_step: int, action_dim: int
+) -> None:
     """Write the networks' tensors, bit for bit, under the names ``network/parameter``."""
     tensors = {
         f"{name}/{key}": value.detach().cpu().contiguous()
         for name, network in networks.items()
         for key, value in network.state_dict().items()
     }
-    metadata = {"format": FORMAT, "env_step": str(env_step)}
+    metadata = {"format": FORMAT, "env_step": str(env_step), "action_dim": str(action_dim)}
     write_atomic(path, safetensors.torch.save(tensors, metadata))
 
 
-def read_weights(path: Path, device: torch.device) -> tuple[int, AgentState]:
-    """Return the env step and, by network, the tensors that ``write_weights`` wrote."""
+def read_weights(path: Path, device: torch.device) -> Exported:
+    """Return what ``write_weights`` wrote."""
     try:
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
@@ -51,7 +62,7 @@ def read_weights(path: Path, device: torch.device) -> tuple[int, AgentState]:
             for name in file.keys():  # noqa: SIM118  the file is no dict
                 network, _, key = name.partition("/")
                 state.setdefault(network, {})[key] = file.get_tensor(name)
-        return int(metadata["env_step"]), state
+        return Exported(int(metadata["env_step"]), int(metadata["action_dim"]), state)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}): get another copy of it") from error
 

@@ -11,7 +11,7 @@ from sibe.errors import UserError
 from sibe.policy import Policy, load_policy
 from sibe.training.seeding import torch_stream
 
-_SHARED = ("task", "size", "stack", "action_repeat", "camera")
+_SHARED = ("task", "size", "action_repeat", "camera")
 
 
 def load_runs(paths: Sequence[Path], *, device: str) -> dict[str, Policy]:

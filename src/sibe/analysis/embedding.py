@@ -26,7 +26,6 @@ from sibe.analysis.pairs import (
 )
 from sibe.analysis.picture_file import check_png, write_png
 from sibe.config import EnvConfig
-from sibe.envs.renderer import Frame
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.policy import Policy
@@ -59,7 +58,7 @@ def write_grids(
         seed: which.
     """
     check_png(out)
-    moments = collect(env, policy.act, episodes=episodes, each=_MOMENTS, seed=seed)
+    moments = collect(env, policy, episodes=episodes, each=_MOMENTS, seed=seed)
     layout = _lay_out(moments, numpy_stream(seed, "grid"))
     states = observations(moments, layout.poses, layout.backgrounds)
     latents = represent(policy.agent, states)
@@ -107,7 +106,7 @@ def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[M
     """Mark the pair of one pose whose backgrounds differ most, and the other way round."""
     if moments.pictures is None:
         return []
-    behind = low_frequencies(_newest(moments.pictures))[layout.backgrounds]
+    behind = low_frequencies(moments.pictures[:, -1])[layout.backgrounds]
     pose = pose_features(moments)[layout.poses]
 
     def mark(pairs: Cells, features: Floats, title: str, kind: str, mean: float) -> Mark:
@@ -129,11 +128,6 @@ def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[M
             grid.same_background,
         ),
     ]
-
-
-def _newest(pictures: Frame) -> Frame:
-    newest: Frame = pictures[:, -1]
-    return newest
 
 
 def _title(policy: Policy, env: EnvConfig, latent: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -28,6 +28,16 @@ from sibe.training.seeding import numpy_stream
 
 Floats = npt.NDArray[np.float64]
 Act = Callable[[Frame], npt.NDArray[np.float32]]
+
+
+class Player(Protocol):
+    """What plays: a ``sibe.policy.Policy`` or anything like it."""
+
+    def reset(self) -> None:
+        """Begin an episode."""
+
+    def act(self, obs: Frame) -> npt.NDArray[np.float32]:
+        """Return an action [A] for a state uint8 [H, W, C]."""
 
 
 class Quantities(NamedTuple):
@@ -60,13 +70,13 @@ class _Moment(NamedTuple):
     state: SimulatorState
 
 
-def collect(config: EnvConfig, act: Act, *, episodes: int, each: int, seed: int) -> Moments:
+def collect(config: EnvConfig, player: Player, *, episodes: int, each: int, seed: int) -> Moments:
     """Play ``episodes`` evaluation episodes and keep up to ``each`` random moments of every one.
 
     Args:
         config: the world; its ``split`` is evaluation: other seeds and clips than training's.
-        act: the policy: a state uint8 [H, W, C] -> an action [A].
-        episodes: even ones are the policy's, odd ones are random.
+        player: the policy, which knows how many of the newest frames it wants.
+        episodes: even ones are the player's, odd ones are random.
         each: moments kept per episode.
         seed: which episodes, moments and random actions.
     """
@@ -75,7 +85,8 @@ def collect(config: EnvConfig, act: Act, *, episodes: int, each: int, seed: int)
     kept: list[list[_Moment]] = []
     try:
         for number in range(episodes):
-            play = act if number % 2 == 0 else _random(env, rng)
+            player.reset()
+            play = player.act if number % 2 == 0 else _random(env, rng)
             reset = stream_seed(seed, "moments", number)
             kept.append(_episode(env, play, reset, config.stack, each, rng))
         visible = visible_positions(env.unwrapped)
@@ -104,6 +115,11 @@ def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
             ]
         states.append(np.concatenate(frames, axis=-1))
     return np.stack(states)
+
+
+def newest(states: Frame, stack: int) -> Frame:
+    """Return the newest ``stack`` frames of states ``[..., H, W, C]``."""
+    return states[..., states.shape[-1] - 3 * stack :]
 
 
 def pose_features(moments: Moments) -> Floats:

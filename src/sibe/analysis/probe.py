@@ -10,14 +10,16 @@ shown the same observations.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sibe.analysis.cluster_bootstrap import Estimate, bootstrap_weights, clustered_mean, interval
 from sibe.analysis.compared_runs import untrained_agent
 from sibe.analysis.latents import low_frequencies, represent
-from sibe.analysis.moments import Floats, Moments, collect, observations, pose_features
+from sibe.analysis.moments import Floats, Moments, collect, newest, observations, pose_features
 from sibe.analysis.neighbours import Indices, chance_overlap, nearest, overlap
 from sibe.analysis.ridge import FOLDS, held_out_predictions, r_squared
 from sibe.config import EnvConfig
@@ -85,16 +87,29 @@ def probe_runs(
         seed: which.
     """
     first = next(iter(policies.values()))
-    moments = collect(env, first.act, episodes=episodes, each=_MOMENTS, seed=seed)
+    deepest = replace(env, stack=max(policy.config.env.stack for policy in policies.values()))
+    moments = collect(deepest, _Shortened(first), episodes=episodes, each=_MOMENTS, seed=seed)
     asked = ask(moments, numpy_stream(seed, "probe"))
-    agents = {UNTRAINED: untrained_agent(first)} if untrained else {}
-    agents |= {label: policy.agent for label, policy in policies.items()}
+    subjects = [(UNTRAINED, first.config.env.stack, untrained_agent(first))] if untrained else []
+    subjects += [(name, one.config.env.stack, one.agent) for name, one in policies.items()]
     scores = [
         score
-        for label, agent in agents.items()
-        for score in probe(label, agent, asked, numpy_stream(seed, "resamples"))
+        for label, stack, agent in subjects
+        for score in probe(label, agent, asked, numpy_stream(seed, "resamples"), stack=stack)
     ]
     return scores, len(asked.states)
+
+
+class _Shortened:
+    """A policy that sees the newest frames of a deeper stack than it was trained with."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.reset = policy.reset
+
+    def act(self, obs: Frame) -> npt.NDArray[np.float32]:
+        """Return the action for a state uint8 [H, W, C]."""
+        return self._policy.act(newest(obs, self._policy.config.env.stack))
 
 
 def ask(moments: Moments, rng: np.random.Generator) -> Questions:
@@ -114,7 +129,9 @@ def ask(moments: Moments, rng: np.random.Generator) -> Questions:
     return Questions(observations(moments, everyone, behind), fold, targets, spaces)
 
 
-def probe(label: str, agent: Any, asked: Questions, rng: np.random.Generator) -> list[Score]:
+def probe(
+    label: str, agent: Any, asked: Questions, rng: np.random.Generator, *, stack: int
+) -> list[Score]:
     """Return all scores of an agent's representations.
 
     Args:
@@ -122,9 +139,10 @@ def probe(label: str, agent: Any, asked: Questions, rng: np.random.Generator) ->
         agent: anything with ``embed``.
         asked: from ``ask``.
         rng: draws the resamples of the intervals.
+        stack: how many of the newest frames of a state the agent takes.
     """
     scores: list[Score] = []
-    for latent, values in represent(agent, asked.states).items():
+    for latent, values in represent(agent, newest(asked.states, stack)).items():
         for target in asked.targets:
             weights = bootstrap_weights(int(target.cluster.max()) + 1, rng)
             predicted = held_out_predictions(values, target.values, asked.fold)

@@ -32,7 +32,7 @@ def draw_probe(scores: list[Score], *, title: str, untrained: str | None) -> Fig
     axes[0].set_xlabel("R² of linear decoding on held-out episodes", color=_INK)
     lowest = min((row[key].estimate.low for row in rows.values() for key in panels[0]), default=0)
     axes[0].set_xlim(max(_LOWEST, min(-0.02, lowest - 0.02)), 1.02)
-    axes[0].axvline(0, color=_GREY, lw=1, ls="--", zorder=1)
+    axes[0].axvline(0, color=_GREY, lw=1, ls="--", zorder=1, label="knowing nothing")
     _finish_neighbours(axes[1], panels[1], rows)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
@@ -42,7 +42,7 @@ def draw_probe(scores: list[Score], *, title: str, untrained: str | None) -> Fig
 def _finish_neighbours(axis: Any, keys: list[Any], rows: dict[Any, Any]) -> None:
     chance = next(iter(rows.values()))[keys[0]].chance
     axis.axvline(chance, color=_GREY, lw=1, ls="--", zorder=1)
-    axis.set_xlabel(f"share of {NEIGHBOURS} nearest neighbours (dashed: chance)", color=_INK)
+    axis.set_xlabel(f"{NEIGHBOURS} nearest neighbours: share in common", color=_INK)
     axis.set_xlim(
         0, max(0.2, *(row[key].estimate.high * 1.1 for row in rows.values() for key in keys))
     )

@@ -16,11 +16,14 @@ HEADINGS = {
     (KNN, "pose"): "pose",
     (KNN, "background"): "background",
 }
+_NOTHING = "knowing nothing"
+
+Summary = dict[tuple[str, str], dict[tuple[str, str], Score]]
 
 
-def summary(scores: list[Score]) -> dict[tuple[str, str], dict[tuple[str, str], Score]]:
+def summary(scores: list[Score]) -> Summary:
     """Return the group scores by (run, latent) and then by (measure, group), in order."""
-    rows: dict[tuple[str, str], dict[tuple[str, str], Score]] = {}
+    rows: Summary = {}
     for score in scores:
         if not score.quantity:
             rows.setdefault((score.run, score.latent), {})[score.measure, score.group] = score
@@ -28,22 +31,25 @@ def summary(scores: list[Score]) -> dict[tuple[str, str], dict[tuple[str, str], 
 
 
 def as_text(scores: list[Score]) -> str:
-    """Return one line per run and representation: value and 95 % interval of each group."""
+    """Return two blocks, R² and neighbours: a line per run and representation, with intervals."""
     rows = summary(scores)
-    columns = [key for key in HEADINGS if any(key in row for row in rows.values())]
-    label = max(len("run"), *(len(run) for run, _ in rows))
-    decoded = sum(measure == R2 for measure, _ in columns)
-    top = f"{'':{label}s}    {'linear decoding, R² on held-out episodes':{16 * decoded}s}"
-    lines = [
-        f"{top}  {NEIGHBOURS} nearest neighbours shared with",
-        f"{'run':{label}s}    " + "".join(f"  {HEADINGS[key]:14s}" for key in columns),
-    ]
+    titles = {
+        R2: "Linear decoding: R² on held-out episodes [95 % interval]",
+        KNN: f"Share of {NEIGHBOURS} nearest neighbours that are also nearest by [95 % interval]",
+    }
+    return "\n\n".join(_block(title, measure, rows) for measure, title in titles.items())
+
+
+def _block(title: str, measure: str, rows: Summary) -> str:
+    keys = [key for key in HEADINGS if key[0] == measure and key in next(iter(rows.values()))]
+    width = max(len(_NOTHING), *(len(run) + 4 for run, _ in rows))
+    lines = [title, f"{'':{width}s}" + "".join(f"  {HEADINGS[key]:19s}" for key in keys)]
     for (run, latent), row in rows.items():
-        cells = "".join(f"  {_cell(row[key]):14s}" for key in columns)
-        lines.append(f"{run:{label}s}  {latent:2s}{cells}")
-    chances = {key: row[key].chance for row in rows.values() for key in columns if key in row}
-    cells = "".join(f"  {chances[key]:<14.2f}" for key in columns)
-    lines.append(f"{'knowing nothing':{label + 4}s}{cells}")
+        cells = "".join(f"  {_cell(row[key])}" for key in keys)
+        lines.append(f"{run:{width - 4}s}  {latent:2s}{cells}")
+    chance = next(iter(rows.values()))
+    cells = "".join(f"  {chance[key].chance:5.2f}{'':14s}" for key in keys)
+    lines.append(f"{_NOTHING:{width}s}{cells}")
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -59,5 +65,6 @@ def as_csv(scores: list[Score]) -> str:
 
 
 def _cell(score: Score) -> str:
-    value, low, high = score.estimate
-    return f"{value:.2f} {low:.2f}–{high:.2f}"
+    # Adding 0 makes -0.00 a 0.00.
+    value, low, high = (round(number, 2) + 0.0 for number in score.estimate)
+    return f"{value:5.2f} [{low:5.2f},{high:5.2f}]"
