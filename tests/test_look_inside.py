@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sibe import cli
 from sibe.analysis.compared_runs import load_runs, untrained_agent
 from sibe.analysis.embedding import _lay_out, _marks, _measure
 from sibe.analysis.grid import to_grid
+from sibe.analysis.latents import low_frequencies
 from sibe.analysis.moments import Moments, collect, pose_features
 from sibe.analysis.pairs import COPIES
 from sibe.analysis.probe import KNN, R2, Questions, Score, ask, probe
@@ -131,8 +133,6 @@ def test_backgrounds_are_exchanged_and_stay_in_their_fold(
     assert moments.pictures is not None
     background = next(target for target in asked.targets if target.group == "background")
     # Noise is fresh in every frame, so its coarse content tells whose it is.
-    from sibe.analysis.latents import low_frequencies
-
     own = low_frequencies(moments.pictures[:, -1])
     owner = np.array([int(((own - row) ** 2).sum(axis=1).argmin()) for row in background.values])
     assert sorted(owner.tolist()) == list(range(len(own)))
@@ -243,9 +243,9 @@ def test_tables_hold_the_same_numbers(asked: Questions) -> None:
     text = as_text(scores)
     shown = [line for line in text.splitlines() if line.startswith("run ")]
     means = [score.estimate.value for score in scores if not score.quantity]
-    found = [float(cell) for line in shown for cell in line.split("c ", 1)[1].split()[::3]]
+    found = [float(value) for value in re.findall(r"(-?\d\.\d\d) \[", "\n".join(shown))]
     assert len(shown) == 2 and len(means) == 6
-    np.testing.assert_allclose([value for value in found], means, atol=0.0051)
+    np.testing.assert_allclose(found, means, atol=0.0051)
 
 
 @pytest.mark.parametrize(
