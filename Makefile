@@ -27,6 +27,7 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 	@sh scripts/install_gl.sh
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,ray,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,analysis,dev]'
 	@touch $(READY)
 
 test: setup check

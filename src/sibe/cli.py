@@ -17,10 +17,13 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, subcommand
 
+from sibe.embed_command import Embed
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
 from sibe.report_command import Report
 from sibe.suite_command import SuiteCommand
+from sibe.export_command import Export
+from sibe.probe_command import Probe
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,9 @@ Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("eval")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[Embed, subcommand("embed")]
+    | Annotated[Probe, subcommand("probe")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]

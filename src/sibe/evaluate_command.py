@@ -14,7 +14,7 @@ class Evaluate:
     """Evaluate a trained agent with its mean action."""
 
     run_: Positional[Path]
-    """A run directory."""
+    """A run directory or an export."""
     episodes: int = 10
     """How many episodes."""
     seed: int = 0
@@ -32,11 +32,10 @@ class Evaluate:
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
-        from sibe.envs.seeding import stream_seed
         from sibe.errors import UserError
         from sibe.logs.video import write_mp4
         from sibe.policy import load_policy
-        from sibe.training.evaluation import Frame, evaluate, make_eval_envs
+        from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
 
         if self.episodes < 1:
             raise UserError(f"--episodes must be at least 1, not {self.episodes}")
@@ -59,6 +58,8 @@ class Evaluate:
             frames: list[Frame] | None = [] if self.video else None
             seeds = [stream_seed(self.seed, "sibe eval", i) for i in range(self.episodes)]
             results = evaluate(policy.agent.policy(), envs, seeds, record=frames)
+            seeds = numbered_seeds(self.seed, self.episodes)
+            results = evaluate(policy.act, envs, seeds, record=frames)
         finally:
             for one in envs:
                 one.close()

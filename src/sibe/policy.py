@@ -1,11 +1,13 @@
-"""``load_policy``: a trained agent from its run directory, in one line."""
+"""``load_policy``: a trained agent from its run directory or an export, in one line."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sibe.agents.agent import Agent
 from sibe.agents.build import build_agent
@@ -15,6 +17,7 @@ from sibe.training import checkpoint
 from sibe.training.run import choose_device
 from sibe.training.run_directory import RunDirectory
 from sibe.training.seeding import torch_stream
+from sibe.weights import WEIGHTS, is_export, load_networks, read_weights
 
 
 class Policy:
@@ -36,6 +39,7 @@ class Policy:
     def reset(self) -> None:
         """Begin new episodes."""
         self._policy.reset()
+        """Begin new episodes: an agent with a memory forgets the last ones."""
 
     def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
         """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
@@ -51,7 +55,7 @@ class Policy:
 
 
 def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
-    """Load the newest checkpoint of a run directory.
+    """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
     Example:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
@@ -61,7 +65,20 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     path = Path(run)
     config = from_json(RunDirectory.read_config(path))
     where = choose_device(device)
-    found = checkpoint.load_newest(path / "checkpoint", map_location=where, report=print)
+    env_step, action_dim, state = read_state(path, where)
+    agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
+    if is_export(path):
+        load_networks(agent.policy_networks(), state, path)
+    else:
+        agent.load_state_dict(state)
+    return Policy(config, agent, env_step)
+
+
+def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, Any]]:
+    """Return env step, A and the agent's state: whole from a run, of an export what it has."""
+    if is_export(path):
+        return read_weights(path / WEIGHTS, device)
+    found = checkpoint.load_newest(path / "checkpoint", map_location=device, report=print)
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
@@ -69,3 +86,4 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where)
     agent.load_state_dict(state["agent"])
     return Policy(config, agent, env_step)
+    return env_step, state["replay"]["layout"][-1], state["agent"]

@@ -266,6 +266,10 @@ class SAC:
         names = ("encoder", "target_encoder", "critic", "target_critic", "actor", "method")
         return {name: getattr(self, name) for name in names}
 
+    def policy_networks(self) -> dict[str, nn.Module]:
+        """Return what acting and embedding need, by name: what an export holds."""
+        return {name: getattr(self, name) for name in ("encoder", "actor", "method")}
+
     def _modules(self) -> dict[str, Any]:
         names = ("optimizer", "actor_optimizer", "temperature_optimizer")
         return {**self.networks(), **{name: getattr(self, name) for name in names}}

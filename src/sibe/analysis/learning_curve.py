@@ -17,6 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from sibe.analysis.plot_style import GREY, INK, X_LABEL, picture, style_axis, write_file
+from sibe.analysis.picture_file import check_png, write_png
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 
@@ -28,8 +29,7 @@ Table = dict[str, NDArray[np.float64]]
 
 def write_learning_curve(run: Path, out: Path) -> Path:
     """Draw the run in folder ``run`` and return ``out``, a PNG file of 1000 × 380 pixels."""
-    if out.suffix.lower() != ".png":
-        raise UserError(f"the picture must be a .png file, not {out.name!r}")
+    check_png(out)
     title = _title(run)
     evals, training = _read(run / "eval.csv"), _read(run / "train.csv")
     if not evals and not training:
@@ -37,7 +37,7 @@ def write_learning_curve(run: Path, out: Path) -> Path:
     metrics = [name for name in _METRICS if np.isfinite(training.get(name, np.nan)).any()]
 
     figure = _draw(title, evals, training, metrics)
-    _save(figure, out)
+    write_png(figure, out)
     return out
 
 
@@ -113,3 +113,13 @@ def _draw_metric(axis: Any, name: str, training: Table) -> None:
 
 def _save(figure: Figure, out: Path) -> None:
     write_file(out, picture(figure, "png"))
+def _style(axis: Any, label: str) -> None:
+    axis.set_ylabel(label, fontsize=9, color=_INK)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set(color=_GREY, linewidth=0.8)
+    axis.tick_params(labelsize=8.5, color=_GREY, labelcolor=_INK)
+    axis.grid(axis="y", color="#E6E6E6", lw=0.8)
+    axis.set_axisbelow(True)
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_major_locator(MaxNLocator(6))
+    axis.yaxis.set_major_locator(MaxNLocator(5))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sibe.errors import UserError
+from sibe.training.atomic import publish_folder
 
 FORMAT = 1
 FRAMES, MANIFEST = "frames.bin", "manifest.json"
@@ -145,7 +146,7 @@ def write_bank(
         try:
             temp.mkdir(parents=True)
             _fill(temp, clips, split, kind, size)
-            _publish(temp, out, overwrite)
+            publish_folder(temp, out, replace=overwrite)
         finally:
             shutil.rmtree(temp, ignore_errors=True)
     return ClipBank.open(out)
@@ -227,20 +228,6 @@ def _fill(folder: Path, footage: Iterable[Footage], split: Splitter, kind: str, 
 def _sync(file: IO[Any]) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _publish(temp: Path, out: Path, overwrite: bool) -> None:
-    """Rename ``temp`` to ``out``; an earlier bank there steps aside, and back if that fails."""
-    old = temp.with_suffix(".old")
-    try:
-        if overwrite and out.exists():
-            out.rename(old)
-        temp.rename(out)
-    except BaseException:
-        if old.exists() and not out.exists():
-            old.rename(out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

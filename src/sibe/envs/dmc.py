@@ -57,9 +57,9 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.action_repeat = spec.action_repeat if action_repeat is None else action_repeat
         self.background = background
         self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
-        self._camera = spec.camera if camera is None else camera
+        self.camera = spec.camera if camera is None else camera
         cameras = self.physics.model.ncam
-        if not -1 <= self._camera < cameras:
+        if not -1 <= self.camera < cameras:
             raise UserError(f"{task} has cameras 0 to {cameras - 1} (-1 is free), not {camera}")
         limits = self.dm_env.action_spec()
         low, high = np.broadcast_arrays(limits.minimum, limits.maximum, np.empty(limits.shape))[:2]
@@ -69,6 +69,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
         self._renderer: Renderer | None = None
         self._picture: Frame | None = None
+        self._layer: Frame | None = None
         self._frame: Frame | None = None
         self._control_steps = 0
         self._task_seeded = False
@@ -82,6 +83,21 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def picture(self) -> Frame | None:
         """The background behind the newest frame, before the robot was laid over it."""
         return self._picture
+
+    @property
+    def layer(self) -> Frame | None:
+        """The robot of the newest frame alone: uint8 [H, W, 4], as ``compose`` takes it."""
+        return self._layer
+
+    @property
+    def simulator(self) -> tuple[Any, Any]:
+        """MuJoCo's own model and data."""
+        return self.physics.model.ptr, self.physics.data.ptr
+
+    @property
+    def task_observation(self) -> dict[str, Any]:
+        """What the task itself would show of the simulator's present state, by name."""
+        return dict(self.dm_env.task.get_observation(self.physics))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -131,14 +147,15 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def _observe(self) -> Frame:
         if self._renderer is None:
             # Made here and not in __init__: a vector env forks after it has built one to look at.
-            model, data = self.physics.model.ptr, self.physics.data.ptr
+            model, data = self.simulator
             hidden = None
             if self.background is not None:
                 hidden = background_geoms(model, keep_floor=self._keep_floor)
-            self._renderer = Renderer(model, data, *self._size, self._camera, hidden)
+            self._renderer = Renderer(model, data, *self._size, self.camera, hidden)
         if self.background is None:
             self._frame = np.ascontiguousarray(self._renderer.rgb())
         else:
             self._picture = self.background.next(self.np_random)
-            self._frame = compose(self._renderer.rgba(), self._picture)
+            self._layer = self._renderer.rgba()
+            self._frame = compose(self._layer, self._picture)
         return self._frame

@@ -49,7 +49,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.action_repeat = 1 if action_repeat is None else action_repeat
         self.background = background
         self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
-        self._camera = self._choose_camera(name, camera)
+        self.camera = self._choose_camera(name, camera)
         box = self.gym_env.action_space
         if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
             raise UserError(f"{name} has the action space {box}: a bounded Box is needed")
@@ -58,6 +58,8 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
         self._renderer: Renderer | None = None
         self._picture: Frame | None = None
+        self._layer: Frame | None = None
+        self._observation: Any = None
         self._frame: Frame | None = None
         self._look = self._choose_view(name)
 
@@ -65,6 +67,23 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def picture(self) -> Frame | None:
         """The background behind the newest frame, before the robot was laid over it."""
         return self._picture
+
+    @property
+    def layer(self) -> Frame | None:
+        """The robot of the newest frame alone: uint8 [H, W, 4], as ``compose`` takes it."""
+        return self._layer
+
+    @property
+    def simulator(self) -> tuple[Any, Any] | None:
+        """MuJoCo's own model and data; None if the env is of another kind."""
+        inner: Any = self.gym_env.unwrapped
+        return (inner.model, inner.data) if _is_mujoco(inner) else None
+
+    @property
+    def task_observation(self) -> dict[str, Any]:
+        """The env's newest observation by name, if it is a vector."""
+        vector = isinstance(self._observation, np.ndarray) and self._observation.ndim == 1
+        return {"observation": self._observation} if vector else {}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -118,7 +137,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def _choose_view(self, name: str) -> Callable[[Any], Frame]:
         space, inner = self.gym_env.observation_space, self.gym_env.unwrapped
-        mujoco_env = hasattr(inner, "model") and hasattr(inner.model, "geom_bodyid")
+        mujoco_env = _is_mujoco(inner)
         if self.background is not None and not mujoco_env:
             raise UserError(
                 f"{name} can only be seen clean: backgrounds need the geometry of a MuJoCo env"
@@ -141,13 +160,15 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             hidden = None
             if self.background is not None:
                 hidden = background_geoms(inner.model, keep_floor=self._keep_floor)
-            self._renderer = Renderer(inner.model, inner.data, *self._size, self._camera, hidden)
+            self._renderer = Renderer(inner.model, inner.data, *self._size, self.camera, hidden)
         if self.background is None:
             return np.ascontiguousarray(self._renderer.rgb())
         self._picture = self.background.next(self.np_random)
-        return compose(self._renderer.rgba(), self._picture)
+        self._layer = self._renderer.rgba()
+        return compose(self._layer, self._picture)
 
     def _observe(self, observation: Any) -> Frame:
+        self._observation = observation
         frame = self._look(observation)
         height, width = self._size
         if frame.shape[:2] != self._size:
@@ -155,6 +176,10 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             frame = np.asarray(image)
         self._frame = frame
         return frame
+
+
+def _is_mujoco(inner: Any) -> bool:
+    return hasattr(inner, "model") and hasattr(inner.model, "geom_bodyid")
 
 
 def _make(name: str) -> gym.Env[Any, Any]:

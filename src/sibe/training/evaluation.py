@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sibe.agents.agent import Policy
 from sibe.config import EnvConfig
 from sibe.envs.factory import make_env
+from sibe.envs.seeding import stream_seed
 
 Frame = npt.NDArray[np.uint8]
 
@@ -48,6 +49,11 @@ def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
         keep_floor=config.keep_floor,
         noise_wrap=config.noise_wrap,
     )
+
+
+def numbered_seeds(seed: int, episodes: int) -> list[int]:
+    """Return the seeds of the episodes that `sibe eval --seed SEED` plays."""
+    return [stream_seed(seed, "sibe eval", i) for i in range(episodes)]
 
 
 def evaluate(
