@@ -9,7 +9,7 @@ THREADS ?= 1
 
 help:
 	@echo "make train   run the main job       make test   run the tests"
-	@echo "make check   lint and types         make bench  rendering against stock dm_control"
+	@echo "make check   lint and types         make bench  speed against the usual code"
 
 setup: $(READY)
 
@@ -35,6 +35,7 @@ train: setup
 	$(BIN)/sibe train --preset cpu --task cartpole_swingup --background noise --method sibe --seed 1
 
 bench: setup
+	$(BIN)/sibe bench
 	$(BIN)/python benchmarks/rendering.py
 
 clean:

@@ -23,11 +23,11 @@ class Benchmark:
     json: Path | None = None
     """Write every measurement to this file, too."""
     picture: Path | None = None
-    """Draw where the time goes into this PNG file (needs the training benchmark)."""
+    """Draw where the time goes into this PNG file; goes with --json."""
 
     def run(self) -> int:
         """Measure, then print the table."""
-        from sibe.bench.picture import write_picture
+        from sibe.bench.picture import check_name, write_picture
         from sibe.bench.results import table
         from sibe.bench.suite import run_bench
         from sibe.config import MOST_THREADS
@@ -38,8 +38,10 @@ class Benchmark:
             raise UserError(
                 f"--threads must be 0 (all cores) to {MOST_THREADS}, not {self.threads}"
             )
-        if self.picture is not None and self.only and "training" not in self.only:
-            raise UserError("--picture needs the training benchmark: add it to --only")
+        if self.picture is not None:
+            check_name(self.picture)
+            if self.json is None or (self.only and "training" not in self.only):
+                raise UserError("--picture goes with --json FILE and the training benchmark")
         for file in (self.json, self.picture):
             if file is not None and not file.parent.is_dir():
                 raise UserError(f"there is no folder {file.parent} to write {file.name} to")
@@ -47,6 +49,6 @@ class Benchmark:
         print(table(result))
         if self.json is not None:
             write_atomic(self.json, (json.dumps(result, indent=1) + "\n").encode())
-        if self.picture is not None:
-            write_picture(result, self.picture)
+            if self.picture is not None:
+                write_picture(self.json, self.picture)
         return 0

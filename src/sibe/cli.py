@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, subcommand
 
+from sibe.bench_command import Benchmark
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
 
@@ -143,6 +144,7 @@ Command = (
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]
+    | Annotated[Benchmark, subcommand("bench")]
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sibe.config import RunConfig
+from sibe.methods.sibe import SIBEConfig
 from sibe.nn.encoder import KERNEL, conv_size
 
 
@@ -84,7 +85,8 @@ def _images(config: RunConfig) -> tuple[int, int, int]:
 
 def _sibe_macs(config: RunConfig, action_dim: int) -> int:
     """Return the MACs of the bottleneck: forward and backward online, forward for the targets."""
-    method, sac = config.method_config, config.sac
+    method: SIBEConfig = config.method_config
+    sac = config.sac
     latent, hidden, joint = method.latent, method.hidden, method.latent + action_dim
     steps, chunks = sac.chunk, sac.batch * sac.method_batch
     rows = steps * chunks

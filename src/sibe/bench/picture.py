@@ -1,11 +1,18 @@
-"""Where the time goes, as a picture: one bar per preset, one colour per part of an agent step."""
+"""Where the time goes, as a picture: one bar per preset, one colour per part of an agent step.
+
+To draw it again from numbers that are already there, without measuring:
+``python -m sibe.bench.picture bench.json picture.png``.
+"""
 
 from __future__ import annotations
 
 import io
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from sibe.bench.stopwatch import OTHER_PARTS, UPDATE_PARTS
@@ -21,18 +28,26 @@ _COLOURS = (
 COLOURS = dict(zip((*UPDATE_PARTS, *OTHER_PARTS), _COLOURS, strict=True))
 
 
-def write_picture(result: dict[str, Any], out: Path) -> Path:
-    """Draw the parts in ``result`` (of ``sibe bench --json``) to the PNG file ``out``."""
-    if out.suffix.lower() != ".png":
-        raise UserError(f"the picture must be a .png file, not {out.name!r}")
-    parts = result.get("sections", {}).get("training", {}).get("parts")
-    if not parts:
-        raise UserError("these results lack the training benchmark: sibe bench --only training")
+def write_picture(results: Path, out: Path) -> Path:
+    """Draw the parts in ``results``, a file of ``sibe bench --json``, to the PNG file ``out``."""
+    check_name(out)
+    try:
+        parts = json.loads(results.read_text(encoding="utf-8"))["sections"]["training"]["parts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{results} has no training benchmark: make it with sibe bench --json FILE"
+        ) from error
     picture = io.BytesIO()
     # No version in the file: equal results give equal pictures.
     _draw(parts).savefig(picture, format="png", metadata={"Software": None})
     write_atomic(out, picture.getvalue())
     return out
+
+
+def check_name(out: Path) -> None:
+    """Refuse what is not the name of a PNG file."""
+    if out.suffix.lower() != ".png":
+        raise UserError(f"the picture must be a .png file, not {out.name!r}")
 
 
 def _draw(parts: dict[str, dict[str, float]]) -> Figure:
@@ -75,6 +90,10 @@ def _draw_bar(axis: Any, row: int, seconds: dict[str, float]) -> None:
             share = 100 * seconds[part] / whole
             axis.barh(row, share, left=left, color=colour, label=part, height=0.6)
             if share >= 4:
-                middle = left + share / 2
-                axis.text(middle, row, f"{share:.0f}", ha="center", va="center", fontsize=8)
+                middle, ink = left + share / 2, "white" if sum(to_rgb(colour)) < 1.5 else _INK
+                axis.text(middle, row, f"{share:.0f}", ha="center", va="center", color=ink)
             left += share
+
+
+if __name__ == "__main__":
+    write_picture(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -7,7 +7,7 @@ from sibe.bench.results import Goal, Row, Section, timed_row
 from sibe.bench.sides import Side, interleave, median_ratio
 from sibe.bench.stopwatch import UPDATE_PARTS
 from sibe.bench.training_work import measure_run, our_training, step_parts, usual_training
-from sibe.bench.workloads import bench_config, our_env_step, usual_env_step
+from sibe.bench.workloads import bench_config, our_env_step, period, usual_env_step
 from sibe.envs.tasks import BACKGROUNDS
 
 
@@ -34,8 +34,8 @@ def training(bench: Bench) -> Section:
     for preset in plan.presets:
         config = bench_config(preset)
         works = {
-            "ours": bench.ours.prepare("ours", our_training, config, plan.stored),
-            "usual": bench.usual.prepare("usual", usual_training, config, plan.stored),
+            name: bench.side(name).prepare(name, make, config, plan.stored, units=period(config))
+            for name, make in (("ours", our_training), ("usual", usual_training))
         }
         times = interleave(works, plan.pairs, plan.seconds)
         rows.append(timed_row(f"training step, {preset}, noise", times))
@@ -63,14 +63,14 @@ def processes(bench: Bench) -> Section:
     with Side(threads=2) as one, Side(threads=1) as left, Side(threads=1) as right:
         for side in (one, left, right):
             side.prepare("run", our_training, config, plan.stored)
-            side.seconds("run", 3)
-        repeat = max(2, int(5 * plan.seconds / one.seconds("run", 3)))
+            side.seconds("run")
+        repeat = max(1, int(5 * plan.seconds / one.seconds("run")))
         alone, together = [], []
         for _ in range(plan.pairs):
-            alone.append(one.seconds("run", repeat))
+            alone.append(one.seconds("run", repeat) / period(config))
             pair = [side.begin("run", repeat) for side in (left, right)]
             # Two runs make a step each in this time: half of it per step.
-            together.append(max(run.result() for run in pair) / 2)
+            together.append(max(run.result() for run in pair) / 2 / period(config))
     preset = plan.presets[-1]
     rows = [
         timed_row(f"training step, {preset}, one run with two threads", {"ours": alone}),

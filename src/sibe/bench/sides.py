@@ -78,16 +78,19 @@ def interleave(works: Mapping[str, Timed], pairs: int, least: float) -> dict[str
     A first round warms up and decides how often each is called so that a measurement takes at
     least ``least`` seconds. Every other round goes backwards.
     """
-    repeats = {}
-    for name, work in works.items():
-        work.seconds(1)
-        once = work.seconds(1) * work.units
-        repeats[name] = max(1, math.ceil(least / max(once, 1e-9)))
+    repeats = {name: _repeats(work, least) for name, work in works.items()}
     times: dict[str, list[float]] = {name: [] for name in works}
     for number in range(pairs):
         for name in list(works)[:: 1 if number % 2 == 0 else -1]:
             times[name].append(works[name].seconds(repeats[name]))
     return times
+
+
+def _repeats(work: Timed, least: float) -> int:
+    cold = work.seconds(1) * work.units
+    if cold > 4 * least:  # warm, it is long enough all the same
+        return 1
+    return max(1, math.ceil(least / max(work.seconds(1) * work.units, 1e-9)))
 
 
 def median_ratio(above: list[float], below: list[float]) -> float:

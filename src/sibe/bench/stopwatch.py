@@ -85,8 +85,11 @@ def _watch_encoder(encoder: nn.Module, watch: Stopwatch) -> None:
     def leave(_module: nn.Module, _inputs: object, c: Tensor) -> None:
         if watch.part == ENCODE:
             watch.switch(UPDATE)
-            if c.requires_grad:  # its gradient arrives: the convolutions' backward pass begins
-                c.register_hook(lambda _: None if watch.switch(BACKWARD) else None)
+            if c.requires_grad:  # with its gradient the convolutions' backward pass begins
+                c.register_hook(gradient_arrived)
+
+    def gradient_arrived(_: Tensor) -> None:
+        watch.switch(BACKWARD)
 
     encoder.register_forward_pre_hook(enter)
     encoder.register_forward_hook(leave)

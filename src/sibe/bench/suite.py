@@ -11,7 +11,7 @@ import psutil
 from sibe.bench.plan import QUICK, Bench, Plan
 from sibe.bench.results import Section
 from sibe.bench.sides import Side
-from sibe.bench.workloads import bench_config
+from sibe.bench.workloads import ACTION_DIM, bench_config
 from sibe.errors import UserError, nearest
 from sibe.replay.replay import Replay
 
@@ -25,6 +25,7 @@ NAMES = (
     "size",
     "processes",
 )
+_UPDATES = 2_000_000_000  # bytes: activations of the largest batch, agents, the usual replay
 
 
 def run_bench(
@@ -87,10 +88,11 @@ def _start(plan: Plan, ours: Side, usual: Side) -> Bench:
 
 
 def _check_memory(plan: Plan) -> None:
-    """Refuse before an hour's work what would end in an out-of-memory kill."""
+    """Refuse now what would end in an out-of-memory kill after minutes of measuring."""
     config = bench_config(plan.presets[0])
     frame = (config.env.size, config.env.size, 3)
-    need = 2 * Replay.nbytes_for(sum(plan.transitions), frame, 1, config.sac.shift)
+    replays = Replay.nbytes_for(sum(plan.transitions), frame, ACTION_DIM, config.sac.shift)
+    need = replays + _UPDATES
     free = psutil.virtual_memory().available
     if need > free:
         raise UserError(

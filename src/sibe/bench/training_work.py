@@ -87,13 +87,21 @@ class UsualTraining:
 
 
 def our_training(config: RunConfig, stored: int) -> Work:
-    """One agent step of ours."""
-    return OurTraining(config, stored).step
+    """One period of agent steps of ours."""
+    return _steps(OurTraining(config, stored).step, config)
 
 
 def usual_training(config: RunConfig, stored: int) -> Work:
-    """One agent step of the usual kind."""
-    return UsualTraining(config, stored).step
+    """One period of agent steps of the usual kind."""
+    return _steps(UsualTraining(config, stored).step, config)
+
+
+def _steps(step: Callable[[], None], config: RunConfig) -> Work:
+    def steps() -> None:
+        for _ in range(period(config)):
+            step()
+
+    return steps
 
 
 def step_parts(config: RunConfig, stored: int, steps: int) -> dict[str, float]:

@@ -52,13 +52,23 @@ def make_usual(config: RunConfig) -> SeparateSAC:
 def our_update(config: RunConfig, batch: int | None = None) -> Work:
     """One period of updates; ``batch`` chunks if not as many as the config says."""
     agent, chunk = make_agent(config), _random_chunk(config, batch or _chunks(config))
-    return lambda: [agent.update(chunk) for _ in range(period(config))]
+
+    def updates() -> None:
+        for _ in range(period(config)):
+            agent.update(chunk)
+
+    return updates
 
 
 def usual_update(config: RunConfig) -> Work:
     """One period of the usual updates."""
     agent, batch = make_usual(config), plain_batch(_random_chunk(config, _chunks(config)))
-    return lambda: [agent.update(batch) for _ in range(period(config))]
+
+    def updates() -> None:
+        for _ in range(period(config)):
+            agent.update(batch)
+
+    return updates
 
 
 def plain_batch(chunk: Chunk) -> Batch:

@@ -23,11 +23,10 @@ from sibe.nn.gaussian import bounded_log_std, soft_log_std
 
 def layers(sizes: Sequence[int]) -> nn.Sequential:
     """Return linear layers ``sizes[0] -> … -> sizes[-1]`` with ReLU between them."""
-    network = nn.Sequential()
+    network: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        network.append(nn.Linear(fan_in, fan_out))
-        network.append(nn.ReLU())
-    return network[:-1]
+        network += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+    return nn.Sequential(*network[:-1])
 
 
 def noise(like: Tensor, generator: torch.Generator) -> Tensor:
