@@ -305,6 +305,13 @@ def test_a_row_takes_the_median_of_the_ratios() -> None:
     assert (row.ours, row.usual, row.ratio, row.of_limit) == (2.0, 6.0, 3.0, 0.5)
 
 
+def test_the_machine_is_the_best_that_was_seen(bench: Bench) -> None:
+    assert Machine(3.0, 4.0, 2).best(Machine(1.0, 5.0, 2)) == Machine(3.0, 5.0, 2)
+    bench.machine = Machine(1e30, 1.0, 1)
+    assert bench.refresh() is bench.machine
+    assert bench.machine.matmul_flops == 1e30 and bench.machine.copy_bytes > 1.0
+
+
 def test_goals_know_their_direction() -> None:
     assert Goal("", 2.0, 1.0, True).met and not Goal("", 2.0, 1.0, False).met
     assert Goal("", 1.0, 1.0, True).met and Goal("", 1.0, 1.0, False).met
@@ -375,8 +382,11 @@ def test_data_sections(bench: Bench) -> None:
     assert saved.rows[1].usual is not None and saved.rows[1].usual > 2 * saved.rows[1].ours
 
 
-def test_environment_section(bench: Bench) -> None:
-    check_section(running.environment(bench), 3, 0, usual=True)
+def test_environment_section(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert running.BACKGROUNDS == ("clean", "noise", "video")
+    # The section below trains with noise.
+    monkeypatch.setattr(running, "BACKGROUNDS", ("clean", "video"))
+    check_section(running.environment(bench), 2, 0, usual=True)
 
 
 def test_training_section_splits_a_run_into_all_its_parts(

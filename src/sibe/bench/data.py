@@ -42,7 +42,7 @@ def sampling(bench: Bench) -> Section:
             "update": bench.ours.prepare("update", our_update, config, units=period(config)),
         }
         times = interleave(works, plan.pairs, plan.seconds)
-        limit = sampled_bytes(config) / bench.machine.copy_bytes
+        limit = sampled_bytes(config) / bench.refresh().copy_bytes
         rows.append(timed_row(f"sample and augment, {preset}", times, limit=limit))
         share = median_ratio(times["ours"], times["update"])
         goals.append(Goal(f"{preset}: sampling over an update", share, 0.05, False))

@@ -31,6 +31,7 @@ def update(bench: Bench) -> Section:
                 name = f"{method} {side}"
                 works[name] = bench.side(side).prepare(name, make, config, units=units)
         times = interleave(works, bench.plan.pairs, bench.plan.seconds)
+        bench.refresh()
         for method in ("sibe", "none"):
             both = {side: times[f"{method} {side}"] for side in ("ours", "usual")}
             limit = arithmetic_seconds(bench, bench_config(preset, method))
@@ -69,6 +70,7 @@ def size(bench: Bench) -> Section:
             plan.pairs,
             plan.seconds,
         )
+        bench.refresh()
         limits = {name: arithmetic_seconds(bench, config) for name, config in configs.items()}
         for name, seconds in times.items():
             row = timed_row(f"update, {name}", {"ours": seconds}, limit=limits[name])

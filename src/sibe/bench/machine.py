@@ -22,6 +22,11 @@ class Machine(NamedTuple):
     """bytes read plus bytes written per second"""
     threads: int
 
+    def best(self, other: Machine) -> Machine:
+        """Return the higher of both rates: whatever disturbed a measurement made it lower."""
+        flops = max(self.matmul_flops, other.matmul_flops)
+        return Machine(flops, max(self.copy_bytes, other.copy_bytes), self.threads)
+
 
 def measure_machine(sizes: tuple[int, ...], copied: int, tries: int) -> Machine:
     """Measure in this process, with its threads.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sibe.bench.machine import Machine
+from sibe.bench.machine import Machine, measure_machine
 from sibe.bench.sides import Side
 
 
@@ -51,14 +51,24 @@ QUICK = Plan(
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bench:
-    """What a benchmark works with."""
+    """What a benchmark works with; ``machine`` is the best seen so far."""
 
     plan: Plan
     machine: Machine
     ours: Side
     usual: Side
+
+    @staticmethod
+    def start(plan: Plan, ours: Side, usual: Side) -> Bench:
+        """Measure the machine, on our side."""
+        return Bench(plan, _measure(plan, ours), ours, usual)
+
+    def refresh(self) -> Machine:
+        """Measure the machine again, so that its limits are from the same minutes as the times."""
+        self.machine = self.machine.best(_measure(self.plan, self.ours))
+        return self.machine
 
     def side(self, name: str) -> Side:
         """Return the side called ``name``."""
@@ -68,3 +78,8 @@ class Bench:
         """Free what was prepared on both sides."""
         self.ours.forget()
         self.usual.forget()
+
+
+def _measure(plan: Plan, side: Side) -> Machine:
+    machine: Machine = side.call(measure_machine, plan.matrices, plan.copied, plan.tries)
+    return machine

@@ -49,7 +49,7 @@ def run_bench(
     _check_memory(plan)
     sections: dict[str, Any] = {}
     with Side(threads=threads) as ours, Side(threads=threads, usual=True) as usual:
-        bench = _start(plan, ours, usual)
+        bench = Bench.start(plan, ours, usual)
         for name in chosen:
             say(f"measuring {name} …")
             sections[name] = _benchmarks()[name](bench).to_json()
@@ -78,13 +78,6 @@ def _benchmarks() -> dict[str, Callable[[Bench], Section]]:
         "size": learner.size,
         "processes": running.processes,
     }
-
-
-def _start(plan: Plan, ours: Side, usual: Side) -> Bench:
-    from sibe.bench.machine import measure_machine
-
-    machine = ours.call(measure_machine, plan.matrices, plan.copied, plan.tries)
-    return Bench(plan, machine, ours, usual)
 
 
 def _check_memory(plan: Plan) -> None:
