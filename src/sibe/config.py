@@ -58,6 +58,10 @@ class EncoderConfig:
     """Strides of the four convolutions; the text says 1, the code it builds on 2,1,1,1."""
     tanh: bool = False
     """Squash c after its LayerNorm."""
+    center: bool = False
+    """Pixels in -1/2…1/2 instead of 0…1."""
+    smooth: bool = False
+    """First weights of the convolutions: a blur instead of a single pixel."""
     tau: float = 0.05
     """EMA coefficient of the target encoder φ_m (Eq. 6)."""
     lr: float = 1e-4

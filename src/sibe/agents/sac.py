@@ -59,6 +59,8 @@ class SAC:
             filters=enc.filters,
             strides=enc.strides,
             tanh=enc.tanh,
+            center=enc.center,
+            smooth=enc.smooth,
             generator=generator,
         )
         self.method = build_method(

@@ -35,7 +35,11 @@ def conv_size(size: int | tuple[int, int], strides: Sequence[int]) -> tuple[int,
 
 
 class Encoder(nn.Module):
-    """φ: uint8 ``[..., H, W, C]`` -> ``[..., features]``; convolutions, FC, LayerNorm (, tanh)."""
+    """φ: uint8 ``[..., H, W, C]`` -> ``[..., features]``; convolutions, FC, LayerNorm (, tanh).
+
+    ``center`` takes the pixels in -1/2…1/2 instead of 0…1; ``smooth`` starts each convolution as
+    a blur instead of a single pixel (see ``orthogonal_``).
+    """
 
     def __init__(
         self,
@@ -46,12 +50,14 @@ class Encoder(nn.Module):
         filters: int = 32,
         strides: Sequence[int] = (2, 1, 1, 1),
         tanh: bool = False,
+        center: bool = False,
+        smooth: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         height, width = conv_size(size, strides)
         self.features = features
-        self.tanh = tanh
+        self.tanh, self.center = tanh, center
         self.first = nn.Conv2d(channels, filters, KERNEL, strides[0])
         self.rest = nn.Sequential(nn.ReLU(inplace=True))
         for stride in strides[1:]:
@@ -59,7 +65,7 @@ class Encoder(nn.Module):
             self.rest.append(nn.ReLU(inplace=True))
         self.project = nn.Linear(height * width * filters, features)
         self.norm = nn.LayerNorm(features)
-        orthogonal_(self, generator)
+        orthogonal_(self, generator, smooth=smooth)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions."""
@@ -68,7 +74,11 @@ class Encoder(nn.Module):
         # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
         maps = maps.permute(0, 3, 1, 2)
         # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
-        maps = F.conv2d(maps, self.first.weight / 255, self.first.bias, self.first.stride)
+        weight, bias = self.first.weight / 255, self.first.bias
+        if self.center:  # w · (x / 255 - 1/2), by the bias for the same reason
+            assert bias is not None
+            bias = bias - 127.5 * weight.sum((1, 2, 3))
+        maps = F.conv2d(maps, weight, bias, self.first.stride)
         maps = self.rest(maps)
         # Flattened in the order it lies in memory; this only permutes the FC layer's inputs.
         c: Tensor = self.norm(self.project(maps.permute(0, 2, 3, 1).flatten(1)))
