@@ -151,10 +151,12 @@ def both_learners(config: RunConfig) -> tuple[SAC, SeparateSAC, Chunk]:
     return agent, usual, chunk
 
 
+@pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("transitions", ["first", "all"])
 @pytest.mark.parametrize("method", ["sibe", "none"])
-def test_the_reference_computes_our_losses(method: str, transitions: str) -> None:
+def test_the_reference_computes_our_losses(method: str, transitions: str, center: bool) -> None:
     config = with_sac(bench_config("debug", method), transitions=transitions)
+    config = replace(config, encoder=replace(config.encoder, center=center))
     agent, usual, chunk = both_learners(config)
     batch = plain_batch(chunk)
     with torch.no_grad():

@@ -42,7 +42,7 @@ class SeparateSAC:
             self.method = PlainBottleneck(features, action_dim, config.method_config)
         for network in (self.encoder, self.actor, self.critic, self.method):
             if network is not None:
-                orthogonal_(network, generator)
+                orthogonal_(network, generator, smooth=config.encoder.smooth)
         if self.method is not None:
             self.method.start(generator)
         self.target_encoder = deepcopy(self.encoder).requires_grad_(False)

@@ -48,11 +48,11 @@ class PlainEncoder(nn.Module):
         height, width = conv_size(config.env.size, enc.strides)
         self.project = nn.Linear(channels * height * width, enc.features)
         self.norm = nn.LayerNorm(enc.features)
-        self.tanh = enc.tanh
+        self.tanh, self.shift = enc.tanh, 0.5 if enc.center else 0.0
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode a batch of images."""
-        c: Tensor = self.norm(self.project(self.convs(pixels / 255).flatten(1)))
+        c: Tensor = self.norm(self.project(self.convs(pixels / 255 - self.shift).flatten(1)))
         return c.tanh() if self.tanh else c
 
 
