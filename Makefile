@@ -16,6 +16,7 @@ help:
 	@echo "make train   run the main job       make test   run the tests"
 	@echo "make test-browser   the report's page in a real Chromium"
 	@echo "make check   lint and types         make bench  rendering against stock dm_control"
+	@echo "make check   lint and types         make bench  speed against the usual code"
 
 setup: $(READY)
 
@@ -51,6 +52,7 @@ train: setup
 	$(BIN)/sibe train --preset cpu --task cartpole_swingup --background noise --method sibe --seed 1
 
 bench: setup
+	$(BIN)/sibe bench
 	$(BIN)/python benchmarks/rendering.py
 
 clean:

@@ -18,6 +18,7 @@ import tyro
 from tyro.conf import Positional, subcommand
 
 from sibe.embed_command import Embed
+from sibe.bench_command import Benchmark
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
 from sibe.report_command import Report
@@ -153,6 +154,7 @@ Command = (
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Videos, subcommand("videos")]
     | Annotated[SuiteCommand, subcommand("suite")]
+    | Annotated[Benchmark, subcommand("bench")]
 )
 
 

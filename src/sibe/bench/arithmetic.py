@@ -1,0 +1,102 @@
+"""How many multiply-accumulates one update needs: convolutions and linear layers, exactly.
+
+Sums of products of layer sizes, and nothing is run. What is counted is the formulation with shared
+encodings: φ_o forward and backward on what a loss looks at, φ_m forward, and the heads. Backward is
+one product for the weights and one for the inputs of each layer, except where no one asks for the
+latter: at the pixels, and at the actor's (detached) input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sibe.config import RunConfig
+from sibe.methods.sibe import SIBEConfig
+from sibe.nn.encoder import KERNEL, conv_size
+
+
+def linear_macs(sizes: Sequence[int]) -> int:
+    """Return the MACs of one row through linear layers ``sizes[0] -> … -> sizes[-1]``."""
+    return sum(fan_in * fan_out for fan_in, fan_out in pairwise(sizes))
+
+
+def conv_macs(config: RunConfig) -> list[int]:
+    """Return the MACs of one image in each convolution of the encoder."""
+    enc, channels, macs = config.encoder, 3 * config.env.stack, []
+    for layer in range(1, len(enc.strides) + 1):
+        height, width = conv_size(config.env.size, enc.strides[:layer])
+        macs.append(height * width * KERNEL**2 * channels * enc.filters)
+        channels = enc.filters
+    return macs
+
+
+def encoder_macs(config: RunConfig) -> tuple[int, int]:
+    """Return the MACs of one image through the encoder, forward and backward."""
+    convs, enc = conv_macs(config), config.encoder
+    height, width = conv_size(config.env.size, enc.strides)
+    forward = sum(convs) + height * width * enc.filters * enc.features
+    return forward, 2 * forward - convs[0]
+
+
+def update_macs(config: RunConfig, action_dim: int) -> dict[str, float]:
+    """Return the MACs that an update needs, by part, averaged over the schedule of the actor.
+
+    Args:
+        config: the run; its method is "sibe" or "none".
+        action_dim: A.
+    """
+    sac, rows = config.sac, _sac_rows(config)
+    forward, backward = encoder_macs(config)
+    learned, looked_up, target = _images(config)
+    critic = 2 * linear_macs(_sizes(config, config.encoder.features + action_dim, 1))
+    actor = linear_macs(_sizes(config, config.encoder.features, 2 * action_dim))
+    first_layer = config.encoder.features * sac.hidden
+    actor_step = 3 * actor - first_layer + 2 * critic
+    return {
+        "encoder forward": (learned + looked_up + target) * forward,
+        "encoder backward": learned * backward,
+        "method": _sibe_macs(config, action_dim) if config.method == "sibe" else 0,
+        "critic": rows * (actor + 4 * critic),  # next action, target, and forward and backward
+        "actor": rows * actor_step / sac.actor_every,
+    }
+
+
+def _sizes(config: RunConfig, inputs: int, outputs: int) -> tuple[int, ...]:
+    return (inputs, config.sac.hidden, config.sac.hidden, outputs)
+
+
+def _sac_rows(config: RunConfig) -> int:
+    """Return the number of transitions SAC learns from."""
+    sac = config.sac
+    return sac.batch * (sac.chunk * sac.method_batch if sac.transitions == "all" else 1)
+
+
+def _images(config: RunConfig) -> tuple[int, int, int]:
+    """Return how many images φ_o encodes for a loss, φ_o for the next action, and φ_m."""
+    sac, rows = config.sac, _sac_rows(config)
+    if config.method == "none":
+        return rows, rows if sac.transitions == "first" else 0, rows
+    method_rows = sac.chunk * sac.batch * sac.method_batch
+    # For chunks of two and more φ_o(s_{k+1}) is among what the method looks at.
+    looked_up = sac.batch if sac.transitions == "first" and sac.chunk == 1 else 0
+    return method_rows, looked_up, method_rows
+
+
+def _sibe_macs(config: RunConfig, action_dim: int) -> int:
+    """Return the MACs of the bottleneck: forward and backward online, forward for the targets."""
+    method: SIBEConfig = config.method_config
+    sac = config.sac
+    latent, hidden, joint = method.latent, method.hidden, method.latent + action_dim
+    steps, chunks = sac.chunk, sac.batch * sac.method_batch
+    rows = steps * chunks
+    encode = linear_macs((config.encoder.features, hidden, 2 * latent))
+    predict = linear_macs((latent, hidden, latent))
+    transition = linear_macs((joint, hidden, hidden, 2 * latent))
+    project = linear_macs((joint, latent))
+    online = encode + predict + project + latent**2
+    # Without compression the divergence is only watched.
+    compressed = transition * (3 if method.alpha else 1)
+    pairs = rows * rows if method.negatives == "pooled" else steps * chunks**2
+    # Keys take no gradient: one product forward, one back.
+    return rows * (3 * online + compressed + encode + predict) + 2 * pairs * latent

@@ -1,0 +1,80 @@
+"""Running: environment steps, whole training steps, a whole run, and two runs side by side."""
+
+from __future__ import annotations
+
+from sibe.bench.plan import Bench
+from sibe.bench.results import Goal, Row, Section, timed_row
+from sibe.bench.sides import Side, interleave, median_ratio
+from sibe.bench.stopwatch import UPDATE_PARTS
+from sibe.bench.training_work import measure_run, our_training, step_parts, usual_training
+from sibe.bench.workloads import bench_config, our_env_step, period, usual_env_step
+from sibe.envs.tasks import BACKGROUNDS
+
+
+def environment(bench: Bench) -> Section:
+    """Time an agent step of the environment in each visual setting."""
+    rows = []
+    for preset in bench.plan.presets:
+        for background in BACKGROUNDS:
+            config = bench_config(preset, background=background)
+            works = {
+                "ours": bench.ours.prepare("ours", our_env_step, config),
+                "usual": bench.usual.prepare("usual", usual_env_step, config),
+            }
+            times = interleave(works, bench.plan.pairs, bench.plan.seconds)
+            what = f"environment step, {background}, {config.env.size}×{config.env.size}"
+            rows.append(timed_row(what, times))
+            bench.forget()
+    return Section(rows)
+
+
+def training(bench: Bench) -> Section:
+    """Time whole agent steps on both sides, and split ours into parts."""
+    plan, rows, parts = bench.plan, [], {}
+    for preset in plan.presets:
+        config = bench_config(preset)
+        works = {
+            name: bench.side(name).prepare(name, make, config, plan.stored, units=period(config))
+            for name, make in (("ours", our_training), ("usual", usual_training))
+        }
+        times = interleave(works, plan.pairs, plan.seconds)
+        rows.append(timed_row(f"training step, {preset}, noise", times))
+        bench.forget()
+    first, last = plan.presets[0], plan.presets[-1]
+    if first != last:  # the large preset is too slow for whole episodes
+        steps = plan.part_steps
+        parts[first] = bench.ours.call(step_parts, bench_config(first), plan.stored, steps)
+    parts[last] = bench.ours.call(measure_run, bench_config(last), plan.episodes)
+    rows.append(Row(f"whole run per agent step, {last}, noise", "s", sum(parts[last].values())))
+    lost = lost_share(parts[last])
+    goal = Goal(f"{last}: share of a whole run that is not the update", lost, 0.15, False)
+    return Section(rows, [goal], parts)
+
+
+def lost_share(parts: dict[str, float]) -> float:
+    """Return the share of the time that goes to anything but the update."""
+    return 1 - sum(parts.get(part, 0.0) for part in UPDATE_PARTS) / sum(parts.values())
+
+
+def processes(bench: Bench) -> Section:
+    """Compare the throughput of two runs with a thread each with one run with two threads."""
+    plan = bench.plan
+    config = bench_config(plan.presets[-1])
+    with Side(threads=2) as one, Side(threads=1) as left, Side(threads=1) as right:
+        for side in (one, left, right):
+            side.prepare("run", our_training, config, plan.stored)
+            side.seconds("run")
+        repeat = max(1, int(5 * plan.seconds / one.seconds("run")))
+        alone, together = [], []
+        for _ in range(plan.pairs):
+            alone.append(one.seconds("run", repeat) / period(config))
+            pair = [side.begin("run", repeat) for side in (left, right)]
+            # Two runs make a step each in this time: half of it per step.
+            together.append(max(run.result() for run in pair) / 2 / period(config))
+    preset = plan.presets[-1]
+    rows = [
+        timed_row(f"training step, {preset}, one run with two threads", {"ours": alone}),
+        timed_row(f"training step, {preset}, two runs with a thread each", {"ours": together}),
+    ]
+    gain = median_ratio(alone, together)
+    return Section(rows, [Goal(f"{preset}: two runs at once, throughput gained", gain, 1.5, True)])

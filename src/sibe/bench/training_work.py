@@ -1,0 +1,183 @@
+"""Training as it is done, on both sides: act, step, store, sample, update.
+
+``OurTraining`` is the inner loop of the trainer without its logs, so that it can be run for a given
+number of steps; ``measure_run`` is the trainer itself, whole, with every part of it timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sibe.bench.stopwatch import CHECKPOINT, EVALUATION, LOOP, Stopwatch, watch_loop
+from sibe.bench.workloads import (
+    episode_steps,
+    make_agent,
+    make_usual,
+    our_replay,
+    period,
+    usual_replay,
+)
+from sibe.config import RunConfig, to_json
+
+Work = Callable[[], object]
+
+
+class OurTraining:
+    """Our environment, replay and agent, one update per agent step."""
+
+    def __init__(self, config: RunConfig, stored: int) -> None:
+        from sibe.training.evaluation import make_configured_env
+
+        self.config = config
+        self.env = make_configured_env(config.env, split="train")
+        self.agent = make_agent(config)
+        self.replay = our_replay(config, stored)
+        self.sample_rng = np.random.default_rng(0)
+        self.act_generator = torch.Generator().manual_seed(0)
+        self._begin(seed=0)
+
+    def _begin(self, seed: int | None = None) -> None:
+        self.state, _ = self.env.reset(seed=seed)
+        self.replay.start(self.state[..., -3:])
+
+    def step(self) -> None:
+        """Make one agent step and one update."""
+        action = self.agent.act(self.state[None], self.act_generator)[0]
+        self.state, reward, terminated, truncated, _ = self.env.step(action)
+        frame, over = self.state[..., -3:], terminated or truncated
+        self.replay.add(action, float(reward), float(not terminated), frame, last=over)
+        sac = self.config.sac
+        chunk = self.replay.sample(sac.batch * sac.method_batch, sac.chunk, self.sample_rng)
+        self.agent.update(chunk)
+        if over:
+            self._begin()
+
+
+class UsualTraining:
+    """The usual environment, replay and agent, one update per agent step."""
+
+    def __init__(self, config: RunConfig, stored: int) -> None:
+        from sibe.bench.reference.environment import StockPixels
+
+        self.config, self.rng = config, np.random.default_rng(0)
+        self.env = StockPixels(config.env, self.rng)
+        self.agent = make_usual(config)
+        self.replay = usual_replay(config, stored, stored + stored // 2)
+        self.state = self.env.reset()
+
+    def step(self) -> None:
+        """Make one agent step and one update."""
+        action, state = self.agent.act(self.state), self.state
+        self.state, reward, over = self.env.step(action)
+        self.replay.add(state, action, reward, 1.0, self.state, last=over)
+        sac = self.config.sac
+        chunks = sac.batch * sac.method_batch
+        self.agent.update(self.replay.sample(chunks, sac.chunk, sac.shift, self.rng))
+        if over:
+            self.state = self.env.reset()
+
+
+def our_training(config: RunConfig, stored: int) -> Work:
+    """One period of agent steps of ours."""
+    return _steps(OurTraining(config, stored).step, config)
+
+
+def usual_training(config: RunConfig, stored: int) -> Work:
+    """One period of agent steps of the usual kind."""
+    return _steps(UsualTraining(config, stored).step, config)
+
+
+def _steps(step: Callable[[], None], config: RunConfig) -> Work:
+    def steps() -> None:
+        for _ in range(period(config)):
+            step()
+
+    return steps
+
+
+def step_parts(config: RunConfig, stored: int, steps: int) -> dict[str, float]:
+    """Return the seconds per agent step of ours by part, over ``steps`` of them."""
+    loop, watch = OurTraining(config, stored), Stopwatch()
+    watch_loop(loop, watch)
+    for _ in range(period(config)):
+        loop.step()
+    watch.clear(LOOP)
+    for _ in range(steps):
+        loop.step()
+    watch.switch(LOOP)
+    return {part: seconds / steps for part, seconds in watch.seconds.items()}
+
+
+def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
+    """Run the trainer; return the seconds per agent step by part, as in a long run.
+
+    One episode of random actions, one of learning to warm up, ``episodes`` that count, then an
+    evaluation and a checkpoint, which are shared out over the steps between two of them.
+    """
+    from sibe.training.loop import Trainer
+    from sibe.training.recorder import Recorder
+    from sibe.training.run_directory import RunDirectory
+
+    short, learning = _short(config, episodes), episodes * episode_steps(config)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sibe-bench-")))
+        quiet = stack.enter_context(Path(os.devnull).open("w"))
+        stack.enter_context(contextlib.redirect_stdout(quiet))
+        run = stack.enter_context(RunDirectory.create_or_open(folder / "run", to_json(short), {}))
+        recorder = Recorder(run, short.schedule.env_steps)
+        stack.callback(recorder.close)
+        trainer = Trainer(short, run, recorder, torch.device("cpu"))
+        stack.callback(trainer.close)
+        watch = _watch_trainer(trainer, short, 2 * episode_steps(config))
+        trainer.run()
+        watch.switch(LOOP)
+    return _shared_out(watch.seconds, config, learning)
+
+
+def _short(config: RunConfig, episodes: int) -> RunConfig:
+    length = episode_steps(config)
+    env_steps = (2 + episodes) * length * config.env.action_repeat
+    schedule = replace(
+        config.schedule,
+        env_steps=env_steps,
+        initial_steps=length,
+        eval_every=2 * env_steps,  # one at the end all the same
+        checkpoint_every=2 * env_steps,
+        video=False,
+    )
+    return replace(config, schedule=schedule)
+
+
+def _watch_trainer(trainer: Any, config: RunConfig, warm: int) -> Stopwatch:
+    """Time the parts of ``trainer``, from its agent step ``warm`` on."""
+    watch = Stopwatch()
+    watch_loop(trainer, watch)
+    watch.wrap(trainer, "_evaluate", EVALUATION, LOOP)
+    watch.wrap(trainer, "_save", CHECKPOINT, LOOP)
+    tick = trainer.recorder.tick
+
+    def tick_and_clear(env_step: int, agent_step: int, updates: int) -> None:
+        tick(env_step, agent_step, updates)
+        if agent_step == warm:
+            watch.clear(LOOP)
+
+    trainer.recorder.tick = tick_and_clear
+    return watch
+
+
+def _shared_out(seconds: dict[str, float], config: RunConfig, steps: int) -> dict[str, float]:
+    schedule, repeat = config.schedule, config.env.action_repeat
+    per = {
+        EVALUATION: schedule.eval_every // repeat,
+        CHECKPOINT: schedule.checkpoint_every // repeat,
+    }
+    return {part: total / per.get(part, steps) for part, total in seconds.items()}

@@ -1,0 +1,180 @@
+"""The pieces of work that are timed, for both sides, built inside the process that does them.
+
+Each function returns a callable; what it works on is made beforehand, the same way for both sides:
+random pixels (their values do not matter to the time), episodes as long as those of the task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sibe.agents.sac import SAC
+from sibe.bench.reference.learner import SeparateSAC
+from sibe.bench.reference.replay import Batch, StackedReplay
+from sibe.config import RunConfig
+from sibe.presets import preset_config
+from sibe.replay.chunk import Chunk
+from sibe.replay.replay import Replay
+
+Work = Callable[[], object]
+TASK, ACTION_DIM = "cartpole_swingup", 1
+_EPISODE_ENV_STEPS = 1000
+
+
+def bench_config(preset: str, method: str = "sibe", background: str = "noise") -> RunConfig:
+    """Return the run that is measured: cartpole_swingup under ``preset``."""
+    config = preset_config(preset, task=TASK, method=method)
+    return replace(config, env=replace(config.env, background=background))
+
+
+def period(config: RunConfig) -> int:
+    """Return after how many updates the schedule of actor and targets repeats."""
+    return math.lcm(config.sac.actor_every, config.sac.target_every)
+
+
+def make_agent(config: RunConfig) -> SAC:
+    """Return an agent of ours."""
+    return SAC(config, ACTION_DIM, torch.Generator().manual_seed(0), torch.device("cpu"))
+
+
+def make_usual(config: RunConfig) -> SeparateSAC:
+    """Return an agent of the usual kind."""
+    return SeparateSAC(config, ACTION_DIM, torch.Generator().manual_seed(0))
+
+
+def our_update(config: RunConfig, batch: int | None = None) -> Work:
+    """One period of updates; ``batch`` chunks if not as many as the config says."""
+    agent, chunk = make_agent(config), _random_chunk(config, batch or _chunks(config))
+
+    def updates() -> None:
+        for _ in range(period(config)):
+            agent.update(chunk)
+
+    return updates
+
+
+def usual_update(config: RunConfig) -> Work:
+    """One period of the usual updates."""
+    agent, batch = make_usual(config), plain_batch(_random_chunk(config, _chunks(config)))
+
+    def updates() -> None:
+        for _ in range(period(config)):
+            agent.update(batch)
+
+    return updates
+
+
+def plain_batch(chunk: Chunk) -> Batch:
+    """Return a chunk as the usual code holds it: NCHW floats, s_t and s_{t+1} apart."""
+    pixels = chunk.obs.permute(0, 1, 4, 2, 3).float().contiguous()
+    return Batch(
+        pixels[:-1].clone(), chunk.action, chunk.reward, chunk.discount, pixels[1:].clone()
+    )
+
+
+def our_sampling(config: RunConfig, transitions: int) -> Work:
+    """Draw and augment one minibatch from a replay of so many transitions."""
+    replay, rng = our_replay(config, transitions), np.random.default_rng(0)
+    return lambda: replay.sample(_chunks(config), config.sac.chunk, rng)
+
+
+def usual_sampling(config: RunConfig, transitions: int) -> Work:
+    """Draw and augment one minibatch the usual way."""
+    replay, rng = usual_replay(config, transitions), np.random.default_rng(0)
+    return lambda: replay.sample(_chunks(config), config.sac.chunk, config.sac.shift, rng)
+
+
+def our_replay(config: RunConfig, transitions: int) -> Replay:
+    """Return a replay of ours that holds so many transitions of random pixels."""
+    side, length = config.env.size, episode_steps(config)
+    frames = transitions + -(-transitions // length)  # an episode has one frame more
+    replay = Replay(
+        frames, (side, side, 3), ACTION_DIM, stack=config.env.stack, pad=config.sac.shift
+    )
+    pictures = _pictures((side, side, 3))
+    for done in range(transitions):
+        if done % length == 0:
+            replay.start(next(pictures))
+        last = (done + 1) % length == 0 or done + 1 == transitions
+        replay.add(np.zeros(ACTION_DIM, np.float32), 0.0, 1.0, next(pictures), last=last)
+    return replay
+
+
+def usual_replay(config: RunConfig, transitions: int, capacity: int = 0) -> StackedReplay:
+    """Return the usual replay with so many transitions of random pixels."""
+    side, length = config.env.size, episode_steps(config)
+    shape = (3 * config.env.stack, side, side)
+    replay = StackedReplay(max(capacity, transitions), shape, ACTION_DIM)
+    pictures, action = _pictures(shape), np.zeros(ACTION_DIM, np.float32)
+    for done in range(transitions):
+        last = (done + 1) % length == 0
+        replay.add(next(pictures), action, 0.0, 1.0, next(pictures), last=last)
+    return replay
+
+
+def episode_steps(config: RunConfig) -> int:
+    """Return the agent steps of an episode of the task."""
+    return -(-_EPISODE_ENV_STEPS // config.env.action_repeat)
+
+
+def our_env_step(config: RunConfig) -> Work:
+    """One agent step in our environment, random actions."""
+    from sibe.training.evaluation import make_configured_env
+
+    env, rng = make_configured_env(config.env, split="train"), np.random.default_rng(0)
+    env.reset(seed=0)
+
+    def step() -> None:
+        _, _, terminated, truncated, _ = env.step(_random_action(rng))
+        if terminated or truncated:
+            env.reset()
+
+    return step
+
+
+def usual_env_step(config: RunConfig) -> Work:
+    """One agent step in the usual environment."""
+    from sibe.bench.reference.environment import StockPixels
+
+    rng = np.random.default_rng(0)
+    env = StockPixels(config.env, rng)
+    env.reset()
+
+    def step() -> None:
+        if env.step(_random_action(rng))[2]:
+            env.reset()
+
+    return step
+
+
+def _random_action(rng: np.random.Generator) -> NDArray[np.float32]:
+    return rng.uniform(-1, 1, ACTION_DIM).astype(np.float32)
+
+
+def _chunks(config: RunConfig) -> int:
+    return config.sac.batch * config.sac.method_batch
+
+
+def _random_chunk(config: RunConfig, batch: int) -> Chunk:
+    generator, steps = torch.Generator().manual_seed(0), config.sac.chunk
+    side, channels = config.env.size, 3 * config.env.stack
+    pixels = torch.randint(
+        0, 256, (steps + 1, batch, side, side, channels), generator=generator, dtype=torch.uint8
+    )
+    action = torch.rand(steps, batch, ACTION_DIM, generator=generator) * 2 - 1
+    reward = torch.rand(steps, batch, generator=generator)
+    return Chunk(pixels, action, reward, torch.ones(steps, batch))
+
+
+def _pictures(shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    known = rng.integers(0, 256, (16, *shape), dtype=np.uint8)
+    while True:
+        yield from known
