@@ -5,18 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test test-ray check train bench clean
+.PHONY: help setup test test-ray test-browser check train bench clean
 
 help:
-	@echo "make train   run the main job       make test   run the tests"
-	@echo "make test-ray  suites on Ray, on this machine"
-.PHONY: help setup test test-browser check train bench clean
-
-help:
-	@echo "make train   run the main job       make test   run the tests"
-	@echo "make test-browser   the report's page in a real Chromium"
-	@echo "make check   lint and types         make bench  rendering against stock dm_control"
-	@echo "make check   lint and types         make bench  speed against the usual code"
+	@echo "make train   run the main job       make test          run the tests"
+	@echo "make check   lint and types         make test-ray      suites on Ray, on this machine"
+	@echo "make bench   speed of everything    make test-browser  the report in a real Chromium"
 
 setup: $(READY)
 
@@ -27,8 +21,7 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || sh scripts/apt_install.sh "Python's venv" python3-venv
 	@sh scripts/install_gl.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,ray,dev]'
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,analysis,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[video,gym,analysis,ray,dev]'
 	@touch $(READY)
 
 test: setup check

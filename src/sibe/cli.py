@@ -17,14 +17,14 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, subcommand
 
-from sibe.embed_command import Embed
 from sibe.bench_command import Benchmark
+from sibe.embed_command import Embed
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
-from sibe.report_command import Report
-from sibe.suite_command import SuiteCommand
 from sibe.export_command import Export
 from sibe.probe_command import Probe
+from sibe.report_command import Report
+from sibe.suite_command import SuiteCommand
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,8 @@ class Evaluate:
                     f"the agent was trained with {policy.agent.action_dim}"
                 )
             frames: list[Frame] | None = [] if self.video else None
-            seeds = [stream_seed(self.seed, "sibe eval", i) for i in range(self.episodes)]
-            results = evaluate(policy.agent.policy(), envs, seeds, record=frames)
             seeds = numbered_seeds(self.seed, self.episodes)
-            results = evaluate(policy.act, envs, seeds, record=frames)
+            results = evaluate(policy.agent.policy(), envs, seeds, record=frames)
         finally:
             for one in envs:
                 one.close()

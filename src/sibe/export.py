@@ -88,7 +88,9 @@ def _play(policy: Policy, episodes: int, seed: int, folder: Path) -> tuple[list[
     envs = make_eval_envs(policy.config.env, min(episodes, 10))
     frames: list[Frame] = []
     try:
-        played = evaluate(policy.act, envs, numbered_seeds(seed, episodes), record=frames)
+        played = evaluate(
+            policy.agent.policy(), envs, numbered_seeds(seed, episodes), record=frames
+        )
     finally:
         for env in envs:
             env.close()

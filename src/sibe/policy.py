@@ -37,9 +37,8 @@ class Policy:
         self._generator = torch_stream(config.seed, "policy")
 
     def reset(self) -> None:
-        """Begin new episodes."""
-        self._policy.reset()
         """Begin new episodes: an agent with a memory forgets the last ones."""
+        self._policy.reset()
 
     def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
         """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
@@ -66,7 +65,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     config = from_json(RunDirectory.read_config(path))
     where = choose_device(device)
     env_step, action_dim, state = read_state(path, where)
-    agent = SAC(config, action_dim, torch_stream(config.seed, "agent"), where)
+    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where)
     if is_export(path):
         load_networks(agent.policy_networks(), state, path)
     else:
@@ -82,8 +81,4 @@ def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, An
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
-    action_dim = state["replay"]["layout"][-1]
-    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where)
-    agent.load_state_dict(state["agent"])
-    return Policy(config, agent, env_step)
     return env_step, state["replay"]["layout"][-1], state["agent"]

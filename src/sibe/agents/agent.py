@@ -46,6 +46,7 @@ class Policy(Protocol):
 class Agent(Protocol):
     """Learns from chunks of experience. The docstrings below are the contract."""
 
+    device: torch.device
     action_dim: int
     updates: int
     """updates made so far"""
@@ -68,6 +69,9 @@ class Agent(Protocol):
 
     def networks(self) -> dict[str, nn.Module]:
         """Return all networks by name."""
+
+    def policy_networks(self) -> dict[str, nn.Module]:
+        """Return those of them that acting and embedding need: what an export holds."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything an exact continuation needs, as plain values and tensors."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sibe.agents.build import build_agent
 from sibe.errors import UserError
 from sibe.policy import Policy, load_policy
 from sibe.training.seeding import torch_stream
@@ -44,4 +45,4 @@ def untrained_agent(policy: Policy) -> Any:
     """Return the policy's agent as it was before training: the same networks, first weights."""
     agent, config = policy.agent, policy.config
     stream = torch_stream(config.seed, "agent")
-    return type(agent)(config, agent.action_dim, stream, agent.device)
+    return build_agent(config, agent.action_dim, stream, agent.device)

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
-from sibe.analysis.plot_style import GREY, INK, X_LABEL, picture, style_axis, write_file
 from sibe.analysis.picture_file import check_png, write_png
+from sibe.analysis.plot_style import GREY, INK, X_LABEL, style_axis
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 
@@ -109,17 +109,3 @@ def _draw_metric(axis: Any, name: str, training: Table) -> None:
     axis.plot(training["frame"][known], training[name][known], lw=1.2, color=colour)
     style_axis(axis, label)
     axis.yaxis.label.set_color(colour)
-
-
-def _save(figure: Figure, out: Path) -> None:
-    write_file(out, picture(figure, "png"))
-def _style(axis: Any, label: str) -> None:
-    axis.set_ylabel(label, fontsize=9, color=_INK)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set(color=_GREY, linewidth=0.8)
-    axis.tick_params(labelsize=8.5, color=_GREY, labelcolor=_INK)
-    axis.grid(axis="y", color="#E6E6E6", lw=0.8)
-    axis.set_axisbelow(True)
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.xaxis.set_major_locator(MaxNLocator(6))
-    axis.yaxis.set_major_locator(MaxNLocator(5))

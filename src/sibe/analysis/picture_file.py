@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from sibe.analysis.plot_style import picture
 from sibe.errors import UserError
 from sibe.training.atomic import write_atomic
 
@@ -24,10 +24,7 @@ def check_png(out: Path) -> None:
 
 def write_png(figure: Figure, out: Path) -> None:
     """Write the figure; its folder is made, an earlier file is replaced."""
-    picture = io.BytesIO()
-    # No version in the file: equal runs give equal pictures.
-    figure.savefig(picture, format="png", metadata={"Software": None})
-    write_file(out, picture.getvalue())
+    write_file(out, picture(figure, "png"))
 
 
 def write_file(out: Path, data: bytes) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
-
-from sibe.errors import UserError
-from sibe.training.atomic import write_atomic
 
 X_LABEL = "environment steps (action repeat included)"
 GREY, INK = "#9A9A9A", "#333333"
@@ -43,13 +39,3 @@ def picture(figure: Figure, kind: str) -> bytes:
     with matplotlib.rc_context({"svg.hashsalt": "sibe"}):
         figure.savefig(out, format=kind, metadata=metadata)
     return out.getvalue()
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file of the user's choice whole or not at all, its folder too."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, content)
-    except OSError as error:
-        why = error.strerror
-        raise UserError(f"cannot write {path} ({why}): make room or choose another") from error

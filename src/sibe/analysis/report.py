@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from sibe.analysis.aggregate_figure import aggregate_figure
 from sibe.analysis.curve_figures import METRICS, ablation_figure, curves_figure, metric_figure
 from sibe.analysis.page import report_page
-from sibe.analysis.plot_style import picture, write_file
+from sibe.analysis.picture_file import write_file
+from sibe.analysis.plot_style import picture
 from sibe.analysis.report_text import text_files
 from sibe.analysis.results import Results, compute_results
 from sibe.errors import UserError

@@ -102,11 +102,10 @@ def _time_env(trainer: Trainer) -> float:
 
 
 def _time_updates(trainer: Trainer) -> float:
-    sac = trainer.config.sac
+    size = trainer.sampling
 
     def update() -> None:
-        chunks = sac.batch * sac.method_batch
-        trainer.agent.update(trainer.replay.sample(chunks, sac.chunk, trainer.sample_rng))
+        trainer.agent.update(trainer.replay.sample(size.batch, size.length, trainer.sample_rng))
 
     update()  # the first one also allocates and compiles
     started, count = time.perf_counter(), 0

@@ -174,6 +174,10 @@ class Plan2Explore:
         modules = self._modules().items()
         return {name: module for name, module in modules if isinstance(module, nn.Module)}
 
+    def policy_networks(self) -> dict[str, nn.Module]:
+        """Return what acting and embedding need, by name: what an export holds."""
+        return {name: part for name, part in self.networks().items() if name != "ensemble"}
+
     def _modules(self) -> dict[str, Any]:
         names = ("model", "ensemble", "model_optimizer", "ensemble_optimizer")
         modules = {name: getattr(self, name) for name in names}
