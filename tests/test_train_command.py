@@ -44,6 +44,10 @@ BAD = [
     ("--seed", "one"),
     ("--threads", "-1"),
     ("--threads", "1000000"),
+    ("--encoder.method-share", "nan"),
+    ("--encoder.method-share", "-1"),
+    ("--sac.hidden", "1000000"),
+    ("--sac.batch", "1000000000000"),
     ("--size", "0"),
     ("--size", "8"),
     ("--size", "-84"),
@@ -132,43 +136,71 @@ def test_non_finite_loss_stops_with_the_metric_named(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 3 MB where mounting is allowed, else a limit on the file size."""
+def small_disk(tmp_path: Path) -> Iterator[tuple[Path, bool]]:
+    """A real file system of 3 MB where mounting is allowed, else a folder."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True
-    )
-    yield disk
-    if mounted.returncode == 0:
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True).returncode == 0
+    yield disk, mounted
+    if mounted:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_full_disk_is_refused_or_reported_and_harms_nothing(small_disk: Path) -> None:
+def test_full_disk_is_reported_and_harms_nothing(small_disk: tuple[Path, bool]) -> None:
+    disk, mounted = small_disk
+    # Where nothing can be mounted, files of more than 1 MB fail instead: the first episode.
+    size = "32" if mounted else "64"
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
     code = (
-        "import resource, sys\n"
-        "import sibe.training.resources as r\n"
-        "r.check_resources = lambda *a: None\n"
+        "import resource, signal\n"
         "import sibe.training.run as t\n"
         "t.check_resources = lambda *a: None\n"  # let it start, and run into the wall
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
-        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"{'' if mounted else limit}"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "from sibe.cli import main\n"
-        f"main(['train', *{SHORT!r}, '--size', '64', '--out', {str(small_disk / 'run')!r},"
-        " '--checkpoint-every', '1000', '--replay-capacity', '2000', '--env-steps', '4000'])\n"
+        f"main(['train', *{SHORT!r}, '--size', {size!r}, '--out', {str(disk / 'run')!r},"
+        " '--checkpoint-every', '1000', '--replay-capacity', '2000', '--env-steps', '9000',"
+        " '--initial-steps', '5000', '--eval-every', '100000'])\n"
     )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 2, done.stdout + done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
-    # What is on disk is whole: every checkpoint that exists loads.
-    folder = small_disk / "run" / "checkpoint"
-    if checkpoint.list_steps(folder):
+    folder = disk / "run" / "checkpoint"
+    if mounted:
         assert checkpoint.load_newest(folder, map_location="cpu", report=print) is not None
+    else:
+        assert not checkpoint.list_steps(folder)
+
+
+def test_a_refused_start_does_not_bind_the_next(tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path / "run"))
+    assert run("train", *SHORT, *out, "--camera", "99") == 2
+    assert run("train", *SHORT, *out) == 0
+    assert run("train", *SHORT, *out, "--seed", "7") == 2  # now there is something to lose
+
+
+def test_a_run_keeps_the_threads_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ("--out", str(tmp_path / "run"), "--threads", "0")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert run("train", *SHORT, *out) == 0
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert run("train", *SHORT, *out) == 0
+    assert "already finished" in capsys.readouterr().out
+
+
+def test_broken_weights_are_named_before_they_act(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wild = ("--encoder.lr", "1e30", "--initial-steps", "2")
+    assert run("train", *SHORT, *wild, "--out", str(tmp_path / "run")) == 2
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1 and "non-finite" in error
 
 
 def test_a_run_that_cannot_fit_on_disk_is_refused_up_front(

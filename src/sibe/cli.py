@@ -189,6 +189,12 @@ def _one_line(box: str, prog: str) -> str:
     return f"{message} (see {prog} --help)"
 
 
+def _is_out_of_memory(error: BaseException) -> bool:
+    # torch has a class of its own only for accelerators; its CPU allocator says it in words.
+    words = ("can't allocate memory", "out of memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
 def main(args: list[str] | None = None) -> None:
     """Run the command line; this is what `sibe` and `python -m sibe` call."""
     args = sys.argv[1:] if args is None else args
@@ -204,6 +210,11 @@ def main(args: list[str] | None = None) -> None:
             code = parse(Command, args or ["--help"]).run()
     except UserError as error:
         print(f"sibe: {error}", file=sys.stderr)
+        code = 2
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print("sibe: out of memory: use a smaller batch, width or --size", file=sys.stderr)
         code = 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()

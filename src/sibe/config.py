@@ -64,7 +64,7 @@ class EncoderConfig:
     smooth: bool = False
     """First weights of the convolutions: a blur instead of a single pixel."""
     tau: float = 0.05
-    """EMA coefficient of the target encoder φ_m (Eq. 6)."""
+    """EMA coefficient of the target encoder φ_m (Eq. 3)."""
     lr: float = 1e-4
     """Learning rate of φ_o."""
     method_share: float = 1.0
@@ -108,7 +108,7 @@ class ScheduleConfig:
     """How long, how often, and where."""
 
     env_steps: int = 500_000
-    """Simulator steps of the whole run, action repeat included."""
+    """Simulator steps of the whole run, action repeat included; the last episode is played out."""
     initial_steps: int = 1000
     """Agent steps with random actions before learning starts."""
     replay_capacity: int = 100_000
@@ -268,6 +268,11 @@ def _check_sac(config: RunConfig) -> None:
     for flag, value in fractions.items():
         if not 0 < value <= 1:
             raise UserError(f"--{flag} must be above 0 and at most 1, not {value}")
+    if not 0 <= config.encoder.method_share < math.inf:
+        raise UserError(
+            "--encoder.method-share must be 0 or more and finite, "
+            f"not {config.encoder.method_share}"
+        )
     if config.sac.transitions not in ("first", "all"):
         raise UserError(f"--sac.transitions must be first or all, not {config.sac.transitions!r}")
     if config.sac.batch < 2:

@@ -48,7 +48,7 @@ class SAC:
         device: where the networks live.
     """
 
-    watched = ("critic_loss", "method_loss", "actor_loss")
+    watched = ("critic_loss", "method_loss", "actor_loss", "temperature")
 
     def __init__(
         self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
@@ -207,13 +207,13 @@ class SAC:
     def _for_sac(self, x: Tensor) -> Tensor:
         """Return what SAC learns from of ``x [L, B, …]``, as ``[N, …]``."""
         if self.config.sac.transitions == "all":
-            return x.flatten(0, 1)
+            return x[:, : self.config.sac.batch].flatten(0, 1)
         return x[0, : self.config.sac.batch]
 
     def _next_policy_input(self, chunk: Chunk, c: Tensor, c_next: Tensor) -> Tensor:
         """Return the representation of s_{t+1} that the policy acts on in the TD target."""
         if self.config.sac.transitions == "all":
-            return c_next.flatten(0, 1)
+            return self._for_sac(c_next)
         batch = self.config.sac.batch
         if len(c) > 1:  # φ_o(s_{k+1}) is already there
             return c[1, :batch].detach()

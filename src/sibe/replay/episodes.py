@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sibe.errors import UserError
+from sibe.training.atomic import sync_folder
 
 _FILE = re.compile(r"episode_(\d{6,})\.npz(\.tmp)?")
 
@@ -53,6 +54,7 @@ def write_episode(folder: Path, number: int, episode: Episode) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        sync_folder(folder)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -32,7 +32,7 @@ def write_atomic(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
@@ -65,7 +65,7 @@ def remove_temporary(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` outlive a power cut, where the file system can."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

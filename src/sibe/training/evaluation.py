@@ -19,6 +19,8 @@ from sibe.config import EnvConfig
 from sibe.envs.factory import make_env
 from sibe.envs.seeding import stream_seed
 
+MOST_ENVS = 10
+"""Environments that exist at once; more episodes are played in rounds."""
 Frame = npt.NDArray[np.uint8]
 
 

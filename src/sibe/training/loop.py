@@ -22,7 +22,7 @@ from sibe.errors import UserError
 from sibe.replay.episodes import Episode, episode_path, prune, read_episode, write_episode
 from sibe.replay.replay import Replay
 from sibe.training import checkpoint
-from sibe.training.evaluation import evaluate, make_configured_env, make_eval_envs
+from sibe.training.evaluation import MOST_ENVS, evaluate, make_configured_env, make_eval_envs
 from sibe.training.recorder import Recorder
 from sibe.training.run_directory import RunDirectory
 from sibe.training.seeding import numpy_state, numpy_stream, restore_numpy, torch_stream
@@ -48,7 +48,7 @@ class Trainer:
     ) -> None:
         self.config, self.directory, self.recorder = config, directory, recorder
         self.env = make_configured_env(config.env, split="train")
-        self.eval_envs = make_eval_envs(config.env, config.schedule.eval_episodes)
+        self.eval_envs = make_eval_envs(config.env, min(config.schedule.eval_episodes, MOST_ENVS))
         shape, actions = self.env.observation_space.shape, self.env.action_space.shape
         assert shape is not None and actions is not None
         self.action_dim = actions[0]
@@ -69,7 +69,7 @@ class Trainer:
         self.env_step = self.agent_step = self.episode = self.last_eval = 0
         self.next_eval = config.schedule.eval_every
         self.next_checkpoint = config.schedule.checkpoint_every
-        self.elapsed = 0.0
+        self._elapsed, self._started = 0.0, time.perf_counter()
         self.eval_return: float | None = None
 
     def run(self) -> None:
@@ -113,14 +113,13 @@ class Trainer:
             self.env_step += info["env_steps"]
             if self._update_is_due():
                 metrics.add(self._update())
-            if self.env_step >= self.next_eval:
+            if self.env_step >= self.next_eval and not done:
                 self._evaluate()
             self.recorder.tick(self.env_step, self.agent_step, self.agent.updates)
         assert finished is not None
         write_episode(self.directory.replay, self.episode, finished)
         self.episode += 1
         seconds = time.perf_counter() - started
-        self.elapsed += seconds
         self.recorder.episode(
             {
                 **self._counts(),
@@ -132,11 +131,17 @@ class Trainer:
                 **metrics.means(),
             }
         )
+        if self.env_step >= self.next_eval:
+            self._evaluate()
 
     def _choose(self, state: Any) -> Any:
         if self.agent_step < self.config.schedule.initial_steps:
             return self.random_rng.uniform(-1, 1, self.action_dim).astype(np.float32)
-        return self.policy.act(state[None], self.act_generator)[0]
+        action = self.policy.act(state[None], self.act_generator)[0]
+        if not np.isfinite(action).all():  # the losses were finite before the last step
+            self._refuse_broken_weights()
+            raise UserError(f"the action became non-finite at env_step {self.env_step}; {_INTACT}")
+        return action
 
     def _update_is_due(self) -> bool:
         since = self.agent_step - self.config.schedule.initial_steps
@@ -156,6 +161,7 @@ class Trainer:
     def _evaluate(self) -> None:
         """Evaluate with the mean action, and write both the mean and every return."""
         schedule = self.config.schedule
+        self._refuse_broken_weights()
         while self.next_eval <= self.env_step:
             self.next_eval += schedule.eval_every
         self.last_eval = self.env_step
@@ -172,12 +178,16 @@ class Trainer:
         if frames is not None:
             self.recorder.video(self.directory.videos / f"eval_{self.env_step:09d}.mp4", frames)
 
+    def elapsed(self) -> float:
+        """Return the seconds of the whole run so far, those before a resume included."""
+        return self._elapsed + time.perf_counter() - self._started
+
     def _counts(self) -> dict[str, Any]:
         return {
             "frame": self.env_step,
             "step": self.agent_step,
             "episode": self.episode,
-            "total_time": self.elapsed,
+            "total_time": self.elapsed(),
         }
 
     def _save(self) -> None:
@@ -189,7 +199,7 @@ class Trainer:
             "agent": self.agent.state_dict(),
             "replay": self.replay.state(),
             "counters": {name: getattr(self, name) for name in _COUNTERS},
-            "elapsed": self.elapsed,
+            "elapsed": self.elapsed(),
             "logs": self.recorder.positions(),
             "sample_rng": numpy_state(self.sample_rng),
             "random_rng": numpy_state(self.random_rng),
@@ -218,7 +228,7 @@ class Trainer:
         self.replay.restore(state["replay"], self._read_episode)
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])
-        self.elapsed = state["elapsed"]
+        self._elapsed, self._started = state["elapsed"], time.perf_counter()
         restore_numpy(self.sample_rng, state["sample_rng"])
         restore_numpy(self.random_rng, state["random_rng"])
         self.act_generator.set_state(state["act_generator"])

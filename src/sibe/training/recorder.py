@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,7 @@ class Recorder:
         for log in self._logs.values():
             log.close()
         if self._tensorboard is not None:
-            self._tensorboard.close()
+            with contextlib.suppress(OSError):  # a full disk has been reported already
+                self._tensorboard.close()
         if self._progress is not None:
             self._progress.close()

@@ -31,25 +31,33 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"--device {name!r} is not a device: use auto, cpu or cuda") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"--device {name}: torch sees no GPU here: use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {name}: this machine has {torch.cuda.device_count()} GPUs")
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"--device {name}: use auto, cpu or cuda")
     return device
 
 
-def resolve(config: RunConfig) -> RunConfig:
-    """Return the config with what the machine decides filled in, so that it can be repeated."""
+def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
+    """Return the config with what the machine decides filled in, so that it can be repeated.
+
+    A run that was begun elsewhere, or on other cores, keeps what was decided then.
+    """
     from dataclasses import replace
 
     # One result for one config: the number of threads changes the order of summation.
-    threads = config.threads or len(os.sched_getaffinity(0))
-    return replace(config, threads=threads, device=str(choose_device(config.device)))
+    begun = path is not None and (path / "config.json").exists()
+    before = RunDirectory.read_config(path) if begun and path else {}
+    threads = config.threads or before.get("threads") or len(os.sched_getaffinity(0))
+    device = before.get("device", "auto") if config.device == "auto" else config.device
+    return replace(config, threads=threads, device=str(choose_device(device)))
 
 
 def train(config: RunConfig, out: Path | None = None) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory."""
     check(config)
-    config = resolve(config)
     path = default_directory(config) if out is None else Path(out)
+    config = resolve(config, path)
     keep_memory()
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -60,9 +60,11 @@ class RunDirectory:
             _refuse_foreign(path)  # before the lock, which would leave a file there
             run = cls(path)
             with run._closed_on_error():
-                if (path / "config.json").exists():
+                # A start that was refused leaves its config, which must not bind the next one.
+                begun = (path / "config.json").exists() and _has_begun(path)
+                if begun:
                     _refuse_other(path, cls.read_config(path), config)
-                run._settle(config, meta)
+                run._settle(config, meta, replace=not begun)
         return run
 
     @classmethod
@@ -108,12 +110,14 @@ class RunDirectory:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _settle(self, config: dict[str, Any], meta: dict[str, Any] | None) -> None:
+    def _settle(
+        self, config: dict[str, Any], meta: dict[str, Any] | None, *, replace: bool = False
+    ) -> None:
         """Bring the folder into the state that every process of the run starts from."""
         self.config = config
         remove_temporary(self.path)
         for name, values in (("config.json", config), ("meta.json", meta)):
-            if values is not None and not (self.path / name).exists():
+            if values is not None and (replace or not (self.path / name).exists()):
                 write_atomic(self.path / name, (json.dumps(values, indent=1) + "\n").encode())
         for folder in (self.checkpoints, self.replay, self.videos, self.tensorboard):
             folder.mkdir(exist_ok=True)
@@ -218,6 +222,13 @@ def _refuse_foreign(path: Path) -> None:
             f"{path} is not empty and not a run directory (it has {others[0]} but no config.json): "
             "choose another --out"
         )
+
+
+def _has_begun(path: Path) -> bool:
+    """Return whether there is anything of the run to lose: a checkpoint or a row of a log."""
+    rows = path / "train.csv"
+    lines = rows.read_bytes().count(b"\n") if rows.exists() else 0
+    return lines > 1 or any((path / "checkpoint").glob("*")) or any((path / "replay").glob("*"))
 
 
 def _refuse_other(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
