@@ -3,7 +3,7 @@
 // A curve: {x, mean, low, high, n, seeds, values, arm: {label, colour, dash}}; null is "nothing here".
 
 const SVG_NS = "http://www.w3.org/2000/svg";
-const MARGIN = { top: 10, right: 12, bottom: 38, left: 46 };
+const MARGIN = { top: 10, right: 18, bottom: 38, left: 46 };
 
 function svgElement(parent, name, attributes) {
   const node = document.createElementNS(SVG_NS, name);
