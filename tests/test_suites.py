@@ -206,6 +206,9 @@ def test_a_run_keeps_the_threads_and_device_it_was_started_with(tmp_path: Path) 
     RunDirectory.create_or_open(first.path, as_stored(first.config), {}).close()
     again = settle(fresh, threads=7, device="cuda", given=NOTHING)
     assert first_difference(as_stored(first.config), as_stored(again.config)) is None
+    zero = planned("ablation-chunk", tmp_path / "new", threads=0)
+    settled = settle(zero, threads=4, device="cpu", given=Overrides(threads=0))
+    assert settled.config.threads == 4, "0 is for the engine to decide"
     with pytest.raises(UserError, match=r"threads is 3 there and 7 here.*--root"):
         asked = Overrides(threads=7)
         settle(planned("ablation-chunk", tmp_path, threads=7), threads=1, device="cpu", given=asked)

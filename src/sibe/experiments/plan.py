@@ -107,7 +107,7 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
     there: dict[str, Any] = {}
     if (planned.path / "config.json").exists():
         there = RunDirectory.read_config(planned.path)
-    if given.threads is None and not config.threads:
+    if not config.threads:
         config = replace(config, threads=there.get("threads", threads))
     if given.device in (None, "auto"):
         config = replace(config, device=there.get("device", device))
