@@ -153,8 +153,8 @@ class DB(Method):
 
     def terms(self, x: Latents, generator: torch.Generator | None = None) -> Terms:
         """Return the three bounds of every transition."""
-        # Of a shared encoder the KL term asks to say nothing, and the target follows: in a run on
-        # cartpole c was nearly constant after 500 updates. So by default only the critic shapes it.
+        # Of a shared encoder the KL term asks to say nothing, and the target encoder follows: on
+        # cartpole c was nearly constant after 100 updates. So by default only the critic shapes it.
         c = x.c if self.config.train_encoder else x.c.detach()
         posterior = self.encode(c, x.action)
         prediction = self.predict(posterior.sample(generator))
