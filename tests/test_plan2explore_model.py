@@ -203,7 +203,7 @@ def test_the_model_learns_to_paint_real_frames_and_to_foresee_reward() -> None:
         optimizer.step()
         history.append({name: value.item() for name, value in out.metrics.items()})
     assert history[-1]["image_loss"] < 0.1 * history[0]["image_loss"]
-    assert history[-1]["image_loss"] < 0.3 * one_colour
+    assert history[-1]["image_loss"] < 0.5 * one_colour
     assert history[-1]["reward_loss"] < 0.5 * history[0]["reward_loss"]
     assert history[-1]["continue_loss"] < 0.1
 
