@@ -17,6 +17,7 @@ import numpy as np
 from sibe.config import RunConfig, to_json
 from sibe.logs.csv_log import EVAL_COLUMNS, EVAL_EPISODE_COLUMNS, TRAIN_COLUMNS, CsvLog
 from sibe.logs.video import write_mp4
+from sibe.methods.registry import method_names
 from sibe.presets import preset_config
 
 META = {
@@ -34,12 +35,12 @@ def config_of(
     task: str, background: str, method: str, seed: int, *, preset: str = "paper", **changes: Any
 ) -> dict[str, Any]:
     """Return the JSON of a config; ``changes`` are "section.field" (with __ for the dot)."""
-    known = method in ("sibe", "none")
+    known = method in method_names()
     config: RunConfig = preset_config(preset, task=task, method=method if known else "none")
     config = replace(config, seed=seed, env=replace(config.env, background=background))
     values = to_json(config)
     values["method"] = method
-    if not known:  # a rival of a later version: the reader must not need its class
+    if not known:  # a method of a later version: the reader must not need its class
         values["method_config"] = {"hidden": 1024}
     for name, value in changes.items():
         section, field = name.split("__")

@@ -17,7 +17,7 @@ from sibe import cli
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.methods import registry
-from sibe.methods.registry import METHODS, find_method, method_names
+from sibe.methods.registry import AGENTS, METHODS, find_method, method_names
 from sibe.methods.sibe import SIBE
 
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "add_method.md"
@@ -82,7 +82,7 @@ def test_the_how_to_trains(install: Install, tmp_path: Path) -> None:
 
 def test_a_plug_in_is_known_by_name_without_being_imported(install: Install) -> None:
     install("lazy", "raise RuntimeError('imported')", lazy="lazy:ENTRY")
-    assert method_names() == [*METHODS, "lazy"]
+    assert method_names() == [*METHODS, *AGENTS, "lazy"]
     with pytest.raises(UserError, match=r"'laz'; did you mean lazy\?.*known: none, sibe.*lazy"):
         find_method("laz")
 
@@ -137,7 +137,7 @@ def test_a_built_in_name_cannot_be_taken(
             assert find_method("sibe").build is SIBE
     (record,) = caplog.records
     assert "thief" in record.getMessage() and "'sibe'" in record.getMessage()
-    assert method_names() == list(METHODS)
+    assert method_names() == [*METHODS, *AGENTS]
 
 
 def test_two_packages_with_one_name_are_refused(install: Install) -> None:

@@ -86,7 +86,7 @@ def test_every_moment_is_as_likely_to_be_kept() -> None:
 
 
 def test_robots_and_backgrounds_are_exchanged() -> None:
-    moments = collect(world("noise"), Swing(), episodes=2, each=4, seed=0)
+    moments = collect(world("noise", size=64), Swing(), episodes=2, each=4, seed=0)
     mixed = observations(moments, [0, 0, 5], [1, 2, 1])
     robot = moments.layers[0, -1]
     bare, full = robot[..., 3] == 0, robot[..., 3] == 255

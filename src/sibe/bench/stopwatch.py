@@ -71,7 +71,7 @@ def watch_agent(agent: Any, watch: Stopwatch) -> None:
 def watch_loop(loop: Any, watch: Stopwatch) -> None:
     """Split agent steps of ``loop`` (its env, agent and replay) into their parts."""
     watch_agent(loop.agent, watch)
-    watch.wrap(loop.agent, "act", "act", LOOP)
+    watch.wrap(loop.policy, "act", "act", LOOP)
     watch.wrap(loop.replay, "sample", "sampling", LOOP)
     watch.wrap(loop.env, "step", "environment", LOOP)
     watch.wrap(loop.env, "reset", "environment", LOOP)

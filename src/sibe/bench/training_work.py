@@ -40,6 +40,7 @@ class OurTraining:
         self.config = config
         self.env = make_configured_env(config.env, split="train")
         self.agent = make_agent(config)
+        self.policy = self.agent.policy()
         self.replay = our_replay(config, stored)
         self.sample_rng = np.random.default_rng(0)
         self.act_generator = torch.Generator().manual_seed(0)
@@ -51,7 +52,7 @@ class OurTraining:
 
     def step(self) -> None:
         """Make one agent step and one update."""
-        action = self.agent.act(self.state[None], self.act_generator)[0]
+        action = self.policy.act(self.state[None], self.act_generator)[0]
         self.state, reward, terminated, truncated, _ = self.env.step(action)
         frame, over = self.state[..., -3:], terminated or truncated
         self.replay.add(action, float(reward), float(not terminated), frame, last=over)
