@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sibe.agents.sac import SAC
 from sibe.errors import UserError
 from sibe.methods.base import Latents, Method, MethodOutput
 from sibe.methods.disagreement import Disagreement
@@ -20,6 +21,8 @@ from sibe.methods.icm import ICM
 from sibe.methods.proto import Proto, draw_per_prototype
 from sibe.methods.registry import METHODS, build_method
 from sibe.methods.rnd import RND
+from sibe.presets import preset_config
+from sibe.replay.chunk import Chunk
 
 D, A = 8, 2
 SMALL: dict[str, dict[str, Any]] = {
@@ -326,6 +329,25 @@ def test_everything_stays_finite(name: str, scale: float) -> None:
         gradients = [p.grad for p in method.parameters() if p.grad is not None]
         for value in (out.loss, out.bonus, *out.metrics.values(), *gradients):
             assert torch.isfinite(value).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_the_agent_only_updates_are_remembered(name: str) -> None:
+    agent = SAC(preset_config("debug", method=name), A, seeded(), torch.device("cpu"))
+    obs = torch.randint(0, 256, (3, 8, 32, 32, 9), dtype=torch.uint8, generator=seeded(1))
+    action = torch.rand(2, 8, A, generator=seeded(2)) * 2 - 1
+    chunk = Chunk(obs, action, torch.ones(2, 8), torch.ones(2, 8))
+    before = copy.deepcopy(agent.method.state_dict())
+    names = agent.metric_names()  # found by a dry run
+    assert all(torch.equal(v, before[k]) for k, v in agent.method.state_dict().items())
+    encoder = [p.clone() for p in agent.encoder.parameters()]
+    metrics = agent.update(chunk)
+    assert list(metrics) == names and all(v.isfinite() for v in metrics.values())
+    assert all(
+        not torch.equal(a, b) for a, b in zip(encoder, agent.encoder.parameters(), strict=True)
+    )
+    moments = [k for k in before if k.endswith("count")]
+    assert moments and all(agent.method.state_dict()[k].item() == 16 for k in moments)
 
 
 @pytest.mark.parametrize("name", ["proto", "icm"])
