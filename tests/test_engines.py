@@ -300,6 +300,7 @@ def without_wall_clock(path: Path) -> list[list[str]]:
 def test_interrupted_sabotaged_and_finished_from_the_command_line(tmp_path: Path) -> None:
     root = tmp_path / "root"
     slice_ = ("--methods", "none", "--seeds", "1", "--jobs", "2", "--retries", "0")
+    slice_ += ("--env-steps", "4000")  # long enough to be caught in the middle
     command = [sys.executable, "-m", "sibe", "suite", "run", "smoke", *slice_, "--root", str(root)]
     clean, noise = (root / f"cartpole_swingup-{b}" / "none" / "seed1" for b in ("clean", "noise"))
     noise.mkdir(parents=True)
@@ -322,7 +323,7 @@ def test_interrupted_sabotaged_and_finished_from_the_command_line(tmp_path: Path
     assert "thesis.txt" in noise.with_name("seed1.failed").read_text()
     assert "continuing at env_step 1000" in clean.with_name("seed1.log").read_text()
 
-    config = build_config(SUITES["smoke"], SUITES["smoke"].runs()[1], Overrides())
+    config = build_config(SUITES["smoke"], SUITES["smoke"].runs()[1], Overrides(env_steps=4000))
     assert is_done(Job("", clean, root, as_stored(config), ()))
     whole = train(config, tmp_path / "whole")
     for name in CSV_FILES:

@@ -98,8 +98,13 @@ def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> 
         process, began = start(out), time.time()
         if kill % 3 == 0:  # during start-up, wherever that is by then
             time.sleep(chance.uniform(0.5, 6.0))
-        else:  # once this process has played an episode of its own
-            while rows_since(out / "train.csv", began) <= survived[-1] // 1000:
+        else:  # once this process has played an episode of its own, or has saved it
+            saved = kill % 3 == 2
+            while (
+                max(checkpoint.list_steps(out / "checkpoint"), default=0) <= survived[-1]
+                if saved
+                else rows_since(out / "train.csv", began) <= survived[-1] // 1000
+            ):
                 assert process.poll() is None, f"it ended before the kill: {survived}"
                 time.sleep(0.02)
             time.sleep(chance.uniform(0.0, 1.0))

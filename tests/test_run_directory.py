@@ -106,6 +106,7 @@ def test_killed_before_the_config_was_in_place_it_is_still_ours(tmp_path):
 )
 def test_another_config_is_refused_by_its_first_difference(tmp_path, change, message):
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    (tmp_path / "checkpoint" / "checkpoint_000001000.pt").touch()
     before = files(tmp_path)
     found = refused(tmp_path, {**CONFIG, **change})
     assert message in found and str(tmp_path) in found and "--out" in found
@@ -113,8 +114,16 @@ def test_another_config_is_refused_by_its_first_difference(tmp_path, change, mes
     RunDirectory.open_existing(tmp_path).close()  # the refusal has freed the lock
 
 
+def test_a_run_that_has_not_begun_takes_another_config(tmp_path):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    other = {**CONFIG, "seed": 2}
+    RunDirectory.create_or_open(tmp_path, other, META).close()
+    assert RunDirectory.read_config(tmp_path)["seed"] == 2
+
+
 def test_a_field_that_only_the_old_config_has_is_a_difference(tmp_path):
     RunDirectory.create_or_open(tmp_path, {"a": 1, "b": {"c": 2}}, META).close()
+    (tmp_path / "train.csv").write_text("frame\n1000\n")
     assert 'b.c is 2 there and "unset" here' in refused(tmp_path, {"a": 1, "b": {}})
 
 

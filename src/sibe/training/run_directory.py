@@ -60,11 +60,12 @@ class RunDirectory:
             _refuse_foreign(path)  # before the lock, which would leave a file there
             run = cls(path)
             with run._closed_on_error():
+                there = cls.read_config(path) if (path / "config.json").exists() else {}
                 # A start that was refused leaves its config, which must not bind the next one.
-                begun = (path / "config.json").exists() and _has_begun(path)
-                if begun:
-                    _refuse_other(path, cls.read_config(path), config)
-                run._settle(config, meta, replace=not begun)
+                free = not _has_begun(path) and there.keys() == config.keys()
+                if there and not free:
+                    _refuse_other(path, there, config)
+                run._settle(config, meta, replace=free)
         return run
 
     @classmethod
