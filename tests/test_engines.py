@@ -306,7 +306,14 @@ def test_interrupted_sabotaged_and_finished_from_the_command_line(tmp_path: Path
     noise.mkdir(parents=True)
     (noise / "thesis.txt").write_text("not a run")
 
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background of a shell have inherited a SIGINT that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     while not (clean / "checkpoint" / "checkpoint_000001000.pt").exists():
         assert first.poll() is None, first.communicate()
         time.sleep(0.02)
