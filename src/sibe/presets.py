@@ -14,6 +14,15 @@ from sibe.errors import UserError, nearest
 from sibe.methods.registry import AGENTS, find_method
 
 PRESETS = ("paper", "cpu", "debug")
+CPU_SCHEDULE = ScheduleConfig(env_steps=100_000, initial_steps=500)
+DEBUG_SCHEDULE = ScheduleConfig(
+    env_steps=3000,
+    initial_steps=50,
+    replay_capacity=500,
+    eval_every=1000,
+    eval_episodes=2,
+    checkpoint_every=1000,
+)
 _PAPER_BATCH = {"walker_walk": 128}
 
 
@@ -61,7 +70,7 @@ def _cpu(config: RunConfig) -> RunConfig:
         sac=SACConfig(
             hidden=256, batch=64, transitions="all", actor_every=1, target_every=1, shift=3
         ),
-        schedule=ScheduleConfig(env_steps=100_000, initial_steps=500),
+        schedule=CPU_SCHEDULE,
         method_config=_method_config(config.method, hidden=256, lr=1e-3),
     )
 
@@ -73,13 +82,6 @@ def _debug(config: RunConfig) -> RunConfig:
         env=replace(config.env, size=32),
         encoder=EncoderConfig(features=16, filters=8, strides=(2, 1, 1, 1)),
         sac=SACConfig(hidden=32, batch=8, shift=2),
-        schedule=ScheduleConfig(
-            env_steps=3000,
-            initial_steps=50,
-            replay_capacity=500,
-            eval_every=1000,
-            eval_episodes=2,
-            checkpoint_every=1000,
-        ),
+        schedule=DEBUG_SCHEDULE,
         method_config=_method_config(config.method, hidden=32, latent=16),
     )

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sibe.errors import UserError
-from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup
-from sibe.nn.contrastive import Bilinear, infonce
+from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check
+from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, kl
 from sibe.nn.init import orthogonal_
@@ -42,7 +42,7 @@ class DBConfig:
     intrinsic: float = 0.1
     """Scale of the bonus, whose running mean is at most 1 before it; 0 for none."""
     root: bool = True
-    """Pay the square root of the information gain, as the paper does, not the gain itself."""
+    """Pay the square root of the information gain, as its paper is said to do, not the gain."""
     normalise: bool = True
     """Divide the bonus by its running standard deviation."""
     train_encoder: bool = False
@@ -59,16 +59,10 @@ class DBConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
-        for name in ("kl_weight", "prediction_weight", "contrastive_weight", "intrinsic"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise UserError(f"db: {name} is {value}: give a finite number that is 0 or more")
-        for name in ("latent", "hidden", "lr"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise UserError(f"db: {name} is {value}: give a finite number above 0")
-        if not 0 < self.tau <= 1:
-            raise UserError(f"db: tau is {self.tau}: give a number above 0 and at most 1")
+        weights = ("kl_weight", "prediction_weight", "contrastive_weight")
+        check("db", self, NOT_NEGATIVE, *weights, "intrinsic")
+        check("db", self, POSITIVE, "latent", "hidden", "lr")
+        check("db", self, SHARE, "tau")
 
 
 def softplus_gaussian(mean: Tensor, raw: Tensor, floor: float) -> Gaussian:
@@ -163,9 +157,8 @@ class DB(Method):
             key = self.target_projection(c_next.flatten(0, 1))
         query = self.projection(prediction.sample(generator).flatten(0, 1))
         scores = self.bilinear(query, key)
-        own = torch.arange(len(scores), device=scores.device)
         metrics = {
-            "infonce_accuracy": (scores.detach().argmax(-1) == own).to(scores.dtype).mean(),
+            "infonce_accuracy": accuracy(scores),
             "std_g": posterior.std.detach().mean(),
             "std_q": prediction.std.detach().mean(),
         }
@@ -209,8 +202,7 @@ class DB(Method):
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return all heads but the momentum copy at the learning rate of the heads."""
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return [{"params": trained, "lr": self.config.lr}]
+        return one_group(self, self.config.lr)
 
     def update_targets(self) -> None:
         """Move the momentum projection towards the projection by τ."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sibe.errors import UserError
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, Rule, check
 from sibe.nn.gaussian import Gaussian, kl, soft_log_std
 from sibe.nn.mlp import mlp
 
@@ -46,19 +46,15 @@ class RPCConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
-        for name, value in (("constraint", self.constraint), ("reward_cost", self.reward_cost)):
-            if not 0 <= value < math.inf:
-                raise UserError(f"rpc: {name} is {value}: give a finite number that is 0 or more")
-        for name in ("latent", "hidden", "lr", "dual_lr"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(
-                    f"rpc: {name} is {getattr(self, name)}: give a finite number above 0"
-                )
+        check("rpc", self, NOT_NEGATIVE, "constraint", "reward_cost")
+        check("rpc", self, POSITIVE, "latent", "hidden", "lr", "dual_lr")
         low, high = LAMBDA_RANGE
-        if not low <= self.lambda_init <= high:
-            raise UserError(
-                f"rpc: lambda_init is {self.lambda_init}: give a number from {low:g} to {high:g}"
-            )
+        check(
+            "rpc",
+            self,
+            Rule(f"a number from {low:g} to {high:g}", lambda value: low <= value <= high),
+            "lambda_init",
+        )
 
 
 def gaussian(mean: Tensor, raw: Tensor) -> Gaussian:

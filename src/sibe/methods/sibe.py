@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from sibe.errors import UserError
-from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup
-from sibe.nn.contrastive import Bilinear, infonce
+from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check
+from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, GaussianHead, kl
 from sibe.nn.mlp import mlp
@@ -50,23 +51,14 @@ class SIBEConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
-        for name, value in (("alpha", self.alpha), ("intrinsic", self.intrinsic)):
-            if not (value >= 0 and math.isfinite(value)):
-                raise UserError(f"sibe: {name} is {value}: give a number that is 0 or more")
-        for name, value in (("latent", self.latent), ("hidden", self.hidden), ("lr", self.lr)):
-            if not value > 0:
-                raise UserError(f"sibe: {name} is {value}: give a number above 0")
-        for name, value in (("latent", self.latent), ("hidden", self.hidden), ("lr", self.lr)):
-            if not 0 < value < math.inf:
-                raise UserError(f"sibe: {name} is {value}: give a finite number above 0")
-        if not 0 < self.tau <= 1:
-            raise UserError(f"sibe: tau is {self.tau}: give a number above 0 and at most 1")
-        for name, choice, choices in (
-            ("kl_reduction", self.kl_reduction, ("sum", "mean")),
-            ("negatives", self.negatives, ("pooled", "step")),
-        ):
-            if choice not in choices:
-                raise UserError(f"sibe: {name} is {choice!r}: give one of {', '.join(choices)}")
+        check("sibe", self, NOT_NEGATIVE, "alpha", "intrinsic")
+        check("sibe", self, POSITIVE, "latent", "hidden", "lr")
+        check("sibe", self, SHARE, "tau")
+        for name, choices in (("kl_reduction", ("sum", "mean")), ("negatives", ("pooled", "step"))):
+            if getattr(self, name) not in choices:
+                raise UserError(
+                    f"sibe: {name} is {getattr(self, name)!r}: give one of {', '.join(choices)}"
+                )
 
 
 class BottleneckOutput(NamedTuple):
@@ -179,12 +171,11 @@ class SequentialBottleneck(nn.Module):
 def _metrics(scores: Tensor, divergence: Tensor, surprise: Tensor) -> dict[str, Tensor]:
     """Summarise scores ``[..., N, N]``, divergence ``[L, B]`` and surprise ``[L, B]``."""
     candidates = scores.shape[-1]
-    own = torch.arange(candidates, device=scores.device)
     loss = surprise.mean()
     return {
         "kl": divergence.mean(),
         "infonce": loss,
-        "infonce_accuracy": (scores.argmax(-1) == own).to(scores.dtype).mean(),
+        "infonce_accuracy": accuracy(scores),
         "mutual_information_bound": math.log(candidates) - loss,
     }
 
@@ -218,8 +209,7 @@ class SIBE(Method):
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return g_o, q_ψ, d_υ, f_o and ω at the learning rate of the heads."""
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return [{"params": trained, "lr": self.config.lr}]
+        return one_group(self, self.config.lr)
 
     def update_targets(self) -> None:
         """Move g_m and f_m towards g_o and f_o by τ (Eq. ema)."""

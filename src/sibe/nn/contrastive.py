@@ -26,6 +26,12 @@ class Bilinear(nn.Module):
         return query @ self.weight @ key.transpose(-1, -2)
 
 
+def accuracy(scores: Tensor) -> Tensor:
+    """Return how often a query scores its own key highest, ``[..., N, N] -> []``, no gradient."""
+    own = torch.arange(scores.shape[-1], device=scores.device)
+    return (scores.detach().argmax(-1) == own).to(scores.dtype).mean()
+
+
 def infonce(scores: Tensor) -> Tensor:
     """Return the InfoNCE loss of every query, ``[..., N, N] -> [..., N]``.
 

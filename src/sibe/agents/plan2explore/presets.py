@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.config import RunConfig, ScheduleConfig
+from sibe.presets import CPU_SCHEDULE, DEBUG_SCHEDULE
 
 RANDOM_ENV_STEPS = 5000  # five episodes of the control suite
 ENV_STEPS_PER_UPDATE = 10
@@ -35,7 +36,7 @@ def _cpu(config: RunConfig) -> RunConfig:
     return replace(
         config,
         env=replace(config.env, size=48),
-        schedule=ScheduleConfig(env_steps=100_000, initial_steps=500),
+        schedule=CPU_SCHEDULE,
         method_config=Plan2ExploreConfig(
             batch=16,
             sequence=16,
@@ -59,14 +60,7 @@ def _debug(config: RunConfig) -> RunConfig:
     return replace(
         config,
         env=replace(config.env, size=32),
-        schedule=ScheduleConfig(
-            env_steps=3000,
-            initial_steps=50,
-            replay_capacity=500,
-            eval_every=1000,
-            eval_episodes=2,
-            checkpoint_every=1000,
-        ),
+        schedule=DEBUG_SCHEDULE,
         method_config=Plan2ExploreConfig(
             batch=4,
             sequence=6,
