@@ -38,13 +38,13 @@ def _write_run(run: Path, *, metrics: tuple[str, ...] = ("kl", "infonce"), evals
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are saved, in order."""
     saved: list[Any] = []
-    save = learning_curve._save
+    save = learning_curve.write_png
 
     def spy(figure: Any, out: Path) -> None:
         saved.append(figure)
         save(figure, out)
 
-    monkeypatch.setattr(learning_curve, "_save", spy)
+    monkeypatch.setattr(learning_curve, "write_png", spy)
     return saved
 
 
