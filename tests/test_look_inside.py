@@ -167,6 +167,8 @@ def test_the_grid_tells_pose_from_background(moments: Moments, tmp_path: Path) -
     assert layout.backgrounds[green[0]] != layout.backgrounds[green[1]]
     assert layout.backgrounds[red[0]] == layout.backgrounds[red[1]]
     assert layout.poses[red[0]] != layout.poses[red[1]]
+    coverage = moments.layers[layout.poses, -1, ..., 3].sum(axis=(1, 2))
+    assert coverage[[*green, *red]].min() >= np.median(coverage)
 
 
 def test_embed_writes_a_grid_for_z_and_one_for_c(
