@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import mujoco
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from sibe.analysis import moments as module
 from sibe.analysis.latents import low_frequencies
-from sibe.analysis.moments import Moments, collect, newest, observations, pose_features
+from sibe.analysis.moments import (
+    Moments,
+    _episode,
+    collect,
+    newest,
+    observations,
+    pose_features,
+)
 from sibe.config import EnvConfig
 from sibe.envs.factory import make_env
 from sibe.envs.state import joint_positions, rotation_matrix, simulator_state, visible_positions
@@ -59,39 +66,57 @@ def test_one_seed_gives_one_set_of_moments_and_another_another() -> None:
     first, again, other = (
         collect(world("noise"), Swing(), episodes=2, each=5, seed=seed) for seed in (1, 1, 2)
     )
+    assert first.visible == ("hinge_1 cos", "hinge_1 sin", "slider")
     np.testing.assert_array_equal(states_of(first), states_of(again))
     np.testing.assert_array_equal(first.positions.values, again.positions.values)
     assert first.visible == again.visible
     assert (states_of(first) != states_of(other)).any()
 
 
+class Clock(gym.Env[np.ndarray, np.ndarray]):
+    """Lasts 20 steps and knows what time it is."""
+
+    picture = layer = simulator = None
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    @property
+    def task_observation(self) -> dict[str, list[int]]:
+        return {"time": [self.time]}
+
+    def reset(self, **_: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        self.time = 0
+        return np.zeros((2, 2, 9), np.uint8), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return np.full((2, 2, 9), self.time, np.uint8), 0.0, False, self.time == 20, {}
+
+
 def test_every_moment_is_as_likely_to_be_kept() -> None:
-    counts = np.zeros(19)
-    reference = collect(world("clean"), Swing(), episodes=1, each=100, seed=0)
-    times = {row.tobytes(): t for t, row in enumerate(reference.positions.values)}
-    # The same episode each time, other moments of it.
-    env = module.make_configured_env(world("clean"), split="eval")
-    try:
-        for trial in range(60):
-            rng = np.random.default_rng(trial)
-            seed = module.stream_seed(0, "moments", 0)
-            kept = module._episode(env, Swing().act, seed, 3, 4, rng)
-            assert len(kept) == 4
-            for moment in kept:
-                counts[times[np.array(list(moment.state.positions.values())).tobytes()]] += 1
-    finally:
-        env.close()
-    expected = 60 * 4 / 19
-    assert ((counts - expected) ** 2 / expected).sum() < 38.6  # χ², 18 degrees, p = 0.003
+    counts = np.zeros(21)
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        kept = _episode(Clock(), Swing().act, 0, 3, 4, rng)
+        times = [int(moment.state.task["time 0"]) for moment in kept]
+        assert len(set(times)) == 4
+        for moment, time in zip(kept, times, strict=True):
+            assert [int(frame[0, 0, 0]) for frame in moment.frames] == [time - 2, time - 1, time]
+        counts[times] += 1
+    assert not counts[:2].any()  # no whole stack yet
+    expected = 500 * 4 / 19
+    # χ² with 18 degrees of freedom; four of one episode exclude each other, which narrows it.
+    assert ((counts[2:] - expected) ** 2 / expected).sum() < 37.2  # p = 0.005
 
 
 def test_robots_and_backgrounds_are_exchanged() -> None:
-    moments = collect(world("noise", size=64), Swing(), episodes=2, each=4, seed=0)
-    mixed = observations(moments, [0, 0, 5], [1, 2, 1])
-    robot = moments.layers[0, -1]
-    bare, full = robot[..., 3] == 0, robot[..., 3] == 255
+    moments = collect(world("noise", size=48), Swing(), episodes=2, each=8, seed=0)
+    coverage = moments.layers[:, -1, ..., 3]
+    pose = int((coverage == 255).sum(axis=(1, 2)).argmax())  # the cart may be at the edge
+    mixed = observations(moments, [pose, pose], [1, 2])
+    robot = moments.layers[pose, -1]
+    bare, full = coverage[pose] == 0, coverage[pose] == 255
     assert moments.pictures is not None and full.any()
-    for state, background in zip(mixed, (1, 2), strict=False):
+    for state, background in zip(mixed, (1, 2), strict=True):
         frame = state[..., -3:]
         np.testing.assert_array_equal(frame[bare], moments.pictures[background, -1][bare])
         np.testing.assert_array_equal(frame[full], robot[..., :3][full])

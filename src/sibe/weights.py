@@ -6,6 +6,7 @@ bit for bit under the name ``network/parameter``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from sibe.training.atomic import write_atomic
 
 FORMAT = "sibe-policy-1"
 WEIGHTS = "model.safetensors"
+_ABOUT = "sibe"
 
 AgentState = dict[str, dict[str, Tensor]]
 
@@ -46,7 +48,9 @@ def write_weights(
         for name, network in networks.items()
         for key, value in network.state_dict().items()
     }
-    metadata = {"format": FORMAT, "env_step": str(env_step), "action_dim": str(action_dim)}
+    about = {"format": FORMAT, "env_step": env_step, "action_dim": action_dim}
+    # One word of metadata: several would be written in an order that changes from time to time.
+    metadata = {_ABOUT: json.dumps(about)}
     write_atomic(path, safetensors.torch.save(tensors, metadata))
 
 
@@ -54,15 +58,15 @@ def read_weights(path: Path, device: torch.device) -> Exported:
     """Return what ``write_weights`` wrote."""
     try:
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                found = metadata.get("format", "none")
+            about = json.loads((file.metadata() or {}).get(_ABOUT, "{}"))
+            if about.get("format") != FORMAT:
+                found = about.get("format", "none")
                 raise UserError(f"{path} has the format {found}, this sibe reads {FORMAT}")
             state: AgentState = {}
             for name in file.keys():  # noqa: SIM118  the file is no dict
                 network, _, key = name.partition("/")
                 state.setdefault(network, {})[key] = file.get_tensor(name)
-        return Exported(int(metadata["env_step"]), int(metadata["action_dim"]), state)
+        return Exported(int(about["env_step"]), int(about["action_dim"]), state)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}): get another copy of it") from error
 

@@ -103,14 +103,21 @@ def _measure(path: Path, name: str, cells: Cells, layout: Layout) -> Grid:
 
 
 def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[Mark]:
-    """Mark the pair of one pose whose backgrounds differ most, and the other way round."""
+    """Mark the pair of one pose whose backgrounds differ most, and the other way round.
+
+    Only robots that are well in view are marked: the poses that differ most may be two in which
+    it has left the picture.
+    """
     if moments.pictures is None:
         return []
     behind = low_frequencies(moments.pictures[:, -1])[layout.backgrounds]
     pose = pose_features(moments)[layout.poses]
+    coverage = moments.layers[layout.poses, -1, ..., 3].mean(axis=(1, 2))
+    in_view = coverage >= np.median(coverage)
 
     def mark(pairs: Cells, features: Floats, title: str, kind: str, mean: float) -> Mark:
-        pair = most_different(pairs, features)
+        clear = pairs[in_view[pairs].all(axis=1)]
+        pair = most_different(clear if len(clear) else pairs, features)
         apart = distances(cells, np.array([pair]))[0]
         text = (
             f"these two: {apart:.1f} cells apart\n"

@@ -86,8 +86,9 @@ def rotation_matrix(quaternion: npt.NDArray[np.float64]) -> npt.NDArray[np.float
 def visible_positions(env: Any) -> set[str]:
     """Return the names of the positions that show in a picture of the robot alone.
 
-    Each coordinate is nudged and the robot drawn again. The simulator is left in a state that only
-    a reset should follow: call it when an episode is over.
+    Each coordinate is nudged and the robot drawn again: in the present pose, and in the model's
+    own, because a robot at the edge of the picture shows little. The simulator is left in a state
+    that only a reset should follow: call it when an episode is over.
     """
     if env.simulator is None:
         return set()
@@ -103,14 +104,15 @@ def visible_positions(env: Any) -> set[str]:
         return renderer.rgba().astype(np.int16)
 
     try:
-        before, plain = look(qpos), joint_positions(model, qpos)
         visible: set[str] = set()
-        for slot in range(model.nq):
-            moved = qpos.copy()
-            moved[slot] += _NUDGE
-            if np.abs(look(moved) - before).max() > _SAME:
-                named = joint_positions(model, moved)
-                visible |= {name for name, value in named.items() if value != plain[name]}
+        for pose in (model.qpos0, qpos):
+            before, plain = look(pose), joint_positions(model, pose)
+            for slot in range(model.nq):
+                moved = pose.copy()
+                moved[slot] += _NUDGE
+                if np.abs(look(moved) - before).max() > _SAME:
+                    named = joint_positions(model, moved)
+                    visible |= {name for name, value in named.items() if value != plain[name]}
         look(qpos)
     finally:
         renderer.close()
