@@ -19,7 +19,7 @@ def describe_suites(
 ) -> str:
     """Return a line per suite; without ``watch`` there is no estimate."""
     width = max(len(suite.name) for suite in suites)
-    lines = [f"{'suite':{width}s} {'runs':>5s} {'updates':>11s} {'time':>7s}  what it is"]
+    lines = [f"{'suite':{width}s} {'runs':>5s} {'updates':>11s} {'time':>9s}  what it is"]
     missing: list[str] = []
     for suite in suites:
         runs = suite.runs()
@@ -28,7 +28,7 @@ def describe_suites(
         speed = suite_speed(suite, runs, changes, watch)
         time = _time(sum(_seconds(suite, run, changes, speed) for run in runs) / jobs)
         lines.append(
-            f"{suite.name:{width}s} {len(runs):5d} {updates:11d} {time:>7s}  {suite.about}"
+            f"{suite.name:{width}s} {len(runs):5d} {updates:11d} {time:>9s}  {suite.about}"
         )
     return "\n".join([*lines, *_notes(watch, jobs, missing)])
 

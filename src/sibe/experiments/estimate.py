@@ -109,7 +109,7 @@ def _time_updates(trainer: Trainer) -> float:
 
     update()  # the first one also allocates and compiles
     started, count = time.perf_counter(), 0
-    while count < 2 or (count < _MOST and time.perf_counter() - started < _ENOUGH):
+    while not count or (count < _MOST and time.perf_counter() - started < _ENOUGH):
         update()
         count += 1
     if trainer.agent.device.type == "cuda":

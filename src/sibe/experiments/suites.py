@@ -79,7 +79,7 @@ _COMPONENTS = (
 )
 # "4 different chunk lengths": the text names 1 and 2, the other two are ours.
 _CHUNKS = (
-    *(Variant(f"sibe-L{length}", "sibe", {"sac.chunk": length}) for length in (1, 2, 3, 4)),
+    *(Variant(f"sibe-L{length}", "sibe", {"sac.chunk": length}) for length in (2, 1, 3, 4)),
     Variant("sibe-L1-double", "sibe", {"sac.chunk": 1, "sac.method_batch": 2}),
 )
 _TINY = {
