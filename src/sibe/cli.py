@@ -11,6 +11,7 @@ import io
 import re
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -206,6 +207,9 @@ def main(args: list[str] | None = None) -> None:
             from sibe.train_command import run_train
 
             code = run_train(args[1:])
+        elif args == ["--version"]:
+            print(f"sibe {version('sibe')}")
+            code = 0
         else:
             code = parse(Command, args or ["--help"]).run()
     except UserError as error:

@@ -33,12 +33,14 @@ class Evaluate:
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
         from sibe.errors import UserError
-        from sibe.logs.video import write_mp4
+        from sibe.logs.video import check_mp4, write_mp4
         from sibe.policy import load_policy
         from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
 
         if self.episodes < 1:
             raise UserError(f"--episodes must be at least 1, not {self.episodes}")
+        if self.video:
+            check_mp4(self.video)
         policy = load_policy(self.run_, device=self.device)
         trained = policy.config.env
         env = replace(
@@ -69,7 +71,6 @@ class Evaluate:
             f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes"
         )
         if self.video and frames is not None:
-            self.video.parent.mkdir(parents=True, exist_ok=True)
             write_mp4(self.video, frames, 25)
             print(f"wrote {self.video}")
         return 0

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sibe.analysis.runs import Run
 from sibe.config import to_json
-from sibe.methods.registry import METHODS
+from sibe.methods.registry import method_names
 from sibe.presets import PRESETS, preset_config
 
 Kind = Literal["method", "component", "chunk", "other"]
@@ -135,7 +135,7 @@ def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
     preset, task, method = config["preset"], config["env"]["task"], config["method"]
     if preset not in PRESETS:
         return {}
-    if method in METHODS:
+    if method in method_names():
         return to_json(preset_config(preset, task=task, method=method))
     # A method of another version: its own fields are unknown, those of SAC are not.
     usual = to_json(preset_config(preset, task=task, method="none"))

@@ -10,7 +10,7 @@ from sibe.experiments.plan import build_config, count_updates, missing_methods, 
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite
 from sibe.logs.console import duration
-from sibe.methods.registry import METHODS
+from sibe.methods.registry import method_names
 from sibe.training.run import resolve
 
 
@@ -68,7 +68,7 @@ def suite_speed(
     """Measure the first of ``runs`` that this installation can do."""
     if watch is None:
         return None
-    known = (run for run in runs if run.variant.method in METHODS)
+    known = (run for run in runs if run.variant.method in method_names())
     run = next(known, stand_in(runs[0]))
     return watch.speed(resolve(build_config(suite, run, changes)))
 

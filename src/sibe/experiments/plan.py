@@ -19,7 +19,7 @@ from sibe.envs.tasks import check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite, Variant
-from sibe.methods.registry import METHODS
+from sibe.methods.registry import method_names
 from sibe.presets import preset_config
 from sibe.training.run_directory import RunDirectory, first_difference
 
@@ -36,7 +36,7 @@ class PlannedRun(NamedTuple):
 
 def missing_methods(runs: Iterable[Run]) -> list[str]:
     """Return the methods that the runs need and this installation lacks."""
-    return [m for m in dict.fromkeys(run.variant.method for run in runs) if m not in METHODS]
+    return [m for m in dict.fromkeys(run.variant.method for run in runs) if m not in method_names()]
 
 
 def build_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:

@@ -26,19 +26,24 @@ def write_mp4(path: Path, frames: Iterable[NDArray[np.uint8]], fps: int) -> None
             whole factor, odd sizes are padded to even ones, which yuv420p needs.
         fps: frames per second.
     """
-    if path.suffix.lower() != ".mp4":
-        raise UserError(f"the video must be an .mp4 file, not {path.name!r}")
-    try:
-        import av
-    except ImportError as error:
-        raise UserError("videos need PyAV: pip install 'sibe[video]'") from error
-    video = _encode(av, frames, fps)
+    video = _encode(check_mp4(path), frames, fps)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, video)
     except OSError as error:
         why = error.strerror
         raise UserError(f"cannot write {path} ({why}): make room or choose another") from error
+
+
+def check_mp4(path: Path) -> Any:
+    """Return PyAV if a video can be written to ``path``; ask before a long episode is played."""
+    if path.suffix.lower() != ".mp4":
+        raise UserError(f"the video must be an .mp4 file, not {path.name!r}")
+    try:
+        import av
+    except ImportError as error:
+        raise UserError("videos need PyAV: pip install 'sibe[video]'") from error
+    return av
 
 
 def enlarge(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
