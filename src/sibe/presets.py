@@ -65,10 +65,10 @@ def _cpu(config: RunConfig) -> RunConfig:
     """
     return replace(
         config,
-        env=replace(config.env, size=48),
-        encoder=EncoderConfig(filters=16, strides=(2, 2, 1, 1), lr=1e-3, center=True, smooth=True),
+        env=replace(config.env, size=64),
+        encoder=EncoderConfig(filters=16, strides=(2, 2, 2, 1), lr=1e-3, center=True, smooth=True),
         sac=SACConfig(
-            hidden=256, batch=64, transitions="all", actor_every=1, target_every=1, shift=2
+            hidden=256, batch=64, transitions="all", actor_every=1, target_every=1, shift=3
         ),
         schedule=CPU_SCHEDULE,
         method_config=_method_config(config.method, hidden=256, lr=1e-3),
