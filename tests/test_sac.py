@@ -136,7 +136,7 @@ def test_actor_loss_leaves_no_gradient_behind_on_the_critic() -> None:
 def test_share_0_is_the_plain_sum_of_both_losses() -> None:
     """One backward pass through the convolutions gives what a pass per loss would."""
     config = make_config()
-    config = replace(config, encoder=replace(config.encoder, method_share=0.0))
+    assert config.encoder.method_share == 0
     agent, chunk = make_agent(config), make_chunk(config)
     twin = make_agent(config)
     twin.load_state_dict(copy.deepcopy(agent.state_dict()))
@@ -179,6 +179,7 @@ def test_balanced_gives_the_method_its_share(share: float) -> None:
 def test_the_encoder_feels_both_losses_and_the_critic_only_its_own() -> None:
     """The heads' own gradients are not scaled; the encoder's is the balanced one, by autograd."""
     config = make_config()
+    config = replace(config, encoder=replace(config.encoder, method_share=1.0))
     agent, chunk = make_agent(config), make_chunk(config)
     twin = make_agent(config)
     twin.load_state_dict(copy.deepcopy(agent.state_dict()))

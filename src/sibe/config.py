@@ -67,7 +67,7 @@ class EncoderConfig:
     """EMA coefficient of the target encoder φ_m (Eq. 3)."""
     lr: float = 1e-4
     """Learning rate of φ_o."""
-    method_share: float = 1.0
+    method_share: float = 0.0
     """Length of the method's gradient on c against the critic's; 0 for the plain sum of both."""
 
 

@@ -27,9 +27,13 @@ _PAPER_BATCH = {"walker_walk": 128}
 
 
 def preset_config(
-    preset: str, *, task: str = "cartpole_swingup", method: str = "sibe"
+    preset: str,
+    *,
+    task: str = "cartpole_swingup",
+    method: str = "sibe",
+    background: str = "clean",
 ) -> RunConfig:
-    """Return the config of a preset for a task and a method."""
+    """Return the config of a preset for a task, a method and what is behind the robot."""
     if preset not in PRESETS:
         raise UserError(
             f"unknown preset {preset!r}{nearest(preset, PRESETS)} (there are {', '.join(PRESETS)})"
@@ -38,7 +42,9 @@ def preset_config(
     config = RunConfig(
         method=method,
         preset=preset,
-        env=EnvConfig(task=task, action_repeat=spec.action_repeat if spec else 2),
+        env=EnvConfig(
+            task=task, background=background, action_repeat=spec.action_repeat if spec else 2
+        ),
         sac=SACConfig(batch=_PAPER_BATCH.get(task, 256)),
         method_config=_method_config(method),
     )
@@ -61,14 +67,23 @@ def _cpu(config: RunConfig) -> RunConfig:
     The convolutions are a twentieth of the paper's. What costs little beside them is done more
     often: SAC learns from every transition of a chunk, actor and targets move at every update.
     With so few updates the first weights matter: centred pixels and smooth first filters let the
-    encoder see through noise some ten thousand env steps earlier (docs/reproduction.md).
+    encoder see through noise some ten thousand env steps earlier; and with something moving behind
+    the robot the critic alone hardly teaches the encoder, so that the method is given an equal
+    share, which on clean images it must not have (docs/reproduction.md).
     """
     return replace(
         config,
-        env=replace(config.env, size=64),
-        encoder=EncoderConfig(filters=16, strides=(2, 2, 2, 1), lr=1e-3, center=True, smooth=True),
+        env=replace(config.env, size=48),
+        encoder=EncoderConfig(
+            filters=16,
+            strides=(2, 2, 1, 1),
+            lr=1e-3,
+            center=True,
+            smooth=True,
+            method_share=0.0 if config.env.background == "clean" else 1.0,
+        ),
         sac=SACConfig(
-            hidden=256, batch=64, transitions="all", actor_every=1, target_every=1, shift=3
+            hidden=256, batch=64, transitions="all", actor_every=1, target_every=1, shift=2
         ),
         schedule=CPU_SCHEDULE,
         method_config=_method_config(config.method, hidden=256, lr=1e-3),

@@ -1,6 +1,6 @@
 """`sibe train`: flags from the config, defaults from the preset.
 
-The preset, the task and the method decide the defaults of all other flags, so they are looked for
+Preset, task, method and background decide the defaults of all other flags, so they are looked for
 first; then the whole line is parsed against the config they give.
 """
 
@@ -96,7 +96,8 @@ def run_train(args: list[str]) -> int:
     task = first_value(args, "--task") or "cartpole_swingup"
     find_method(method)
     chosen = preset or default_preset()
-    default = preset_config(chosen, task=task, method=method)
+    background = first_value(args, "--background") or "clean"
+    default = preset_config(chosen, task=task, method=method, background=background)
     _refuse_flags_of_sac(method, args)
     command = parse(train_type(default), args, prog="sibe train")
     from sibe.training.run import resume, train

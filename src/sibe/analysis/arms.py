@@ -132,13 +132,16 @@ def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
-    preset, task, method = config["preset"], config["env"]["task"], config["method"]
+    preset, env, method = config["preset"], config["env"], config["method"]
     if preset not in PRESETS:
         return {}
-    if method in method_names():
-        return to_json(preset_config(preset, task=task, method=method))
+    known = method if method in method_names() else "none"
+    usual = to_json(
+        preset_config(preset, task=env["task"], method=known, background=env["background"])
+    )
+    if known == method:
+        return usual
     # A method of another version: its own fields are unknown, those of SAC are not.
-    usual = to_json(preset_config(preset, task=task, method="none"))
     return {name: value for name, value in usual.items() if name != "method_config"}
 
 

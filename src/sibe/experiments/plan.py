@@ -42,7 +42,10 @@ def missing_methods(runs: Iterable[Run]) -> list[str]:
 def build_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
     """Return the whole config of a run; threads 0 and device "auto" are left to the engine."""
     config = preset_config(
-        overrides.preset or suite.preset, task=run.task, method=run.variant.method
+        overrides.preset or suite.preset,
+        task=run.task,
+        method=run.variant.method,
+        background=run.background,
     )
     config = _change(config, {**suite.changes, **run.variant.changes})
     schedule = {
@@ -56,7 +59,7 @@ def build_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
         seed=run.seed,
         threads=suite.threads if overrides.threads is None else overrides.threads,
         device=overrides.device or config.device,
-        env=replace(config.env, background=run.background, clips=clips),
+        env=replace(config.env, clips=clips),
         schedule=replace(config.schedule, **schedule),
     )
     check_names(run.task, run.background)
