@@ -17,7 +17,17 @@ from matplotlib.figure import Figure
 
 from sibe.logs.csv_log import read_csv
 
-COLOURS = {"sibe": "#0072b2", "none": "#777777"}
+COLOURS = {
+    "sibe": "#0072b2",
+    "none": "#777777",
+    "proto": "#009e73",
+    "db": "#d55e00",
+    "rpc": "#cc79a7",
+    "disagreement": "#e69f00",
+    "icm": "#56b4e9",
+    "rnd": "#8c6d31",
+    "plan2explore": "#222222",
+}
 Run = dict[str, Any]
 
 
@@ -33,10 +43,11 @@ def draw_returns(axis: Any, folder: Path) -> None:
         for run in runs:
             axis.plot(run["frame"], run["episode_reward"], color=colour, lw=0.7, alpha=0.6)
         mean = np.mean([run["episode_reward"] for run in runs], axis=0)
-        axis.plot(runs[0]["frame"], mean, color=colour, lw=2.2, label=method)
+        width = 2.2 if len(runs) > 1 else 1.2
+        axis.plot(runs[0]["frame"], mean, color=colour, lw=width, label=method)
     axis.set(title=folder.name, xlabel="environment steps (action repeat included)")
     axis.set_ylim(bottom=0)
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, fontsize=8)
 
 
 def draw_losses(axes: dict[str, Any], folder: Path, style: str) -> None:
@@ -61,7 +72,7 @@ def main(folder: Path) -> None:
     losses = {name: figure.add_subplot(grid[row, -1]) for row, name in enumerate(("kl", "infonce"))}
     for setting, style in zip(settings, ("-", "--", ":"), strict=False):
         draw_losses(losses, setting, style)
-    losses["kl"].set(ylabel="KL (nats)", title="sibe", ylim=(0, 80))
+    losses["kl"].set(ylabel="KL (nats)", title="sibe")
     losses["infonce"].set(ylabel="InfoNCE (nats)", xlabel="environment steps")
     losses["kl"].legend(frameon=False, fontsize=7, ncols=2)
     figure.savefig(folder / "curves.png", dpi=110)

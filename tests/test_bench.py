@@ -78,6 +78,7 @@ def counted_macs(config: RunConfig) -> float:
         ("sibe", {"chunk": 1, "method_batch": 2}),
         ("sibe", {"chunk": 3, "actor_every": 3}),
         ("none", {"transitions": "all"}),
+        ("none", {"chunk": 1}),
     ],
     ids=str,
 )

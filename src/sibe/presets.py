@@ -45,7 +45,8 @@ def preset_config(
         env=EnvConfig(
             task=task, background=background, action_repeat=spec.action_repeat if spec else 2
         ),
-        sac=SACConfig(batch=_PAPER_BATCH.get(task, 256)),
+        # Of a chunk, SAC learns from the first transition: without a method the rest is waste.
+        sac=SACConfig(batch=_PAPER_BATCH.get(task, 256), chunk=1 if method == "none" else 2),
         method_config=_method_config(method),
     )
     if method in AGENTS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,7 @@ _EPISODE_ENV_STEPS = 1000
 
 def bench_config(preset: str, method: str = "sibe", background: str = "noise") -> RunConfig:
     """Return the run that is measured: cartpole_swingup under ``preset``."""
-    config = preset_config(preset, task=TASK, method=method)
-    return replace(config, env=replace(config.env, background=background))
+    return preset_config(preset, task=TASK, method=method, background=background)
 
 
 def period(config: RunConfig) -> int:

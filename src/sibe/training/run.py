@@ -61,6 +61,7 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
     keep_memory()
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA's sums may differ
     with RunDirectory.create_or_open(path, to_json(config), collect_meta()) as directory:
         check_resources(config, path)
         _announce(config, path)
