@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,10 @@ def assert_one_line(code: int, err: str, words: str) -> None:
     assert err.startswith("sibe: ")
     assert err.count("\n") == 1
     assert words in err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"sibe {version('sibe')}\n", "")
 
 
 @pytest.fixture

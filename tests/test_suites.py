@@ -23,6 +23,7 @@ from sibe.experiments.plan import (
     as_stored,
     build_config,
     count_updates,
+    missing_methods,
     plan,
     settle,
 )
@@ -162,6 +163,18 @@ def test_overrides_reach_the_config() -> None:
     assert config_of("paper-noise", "sibe", clips="bank").env.clips is None
     with pytest.raises(UserError, match="--env-steps must be above 0"):
         config_of("smoke", "sibe", env_steps=0)
+
+
+def test_every_method_of_every_suite_is_there() -> None:
+    assert [m for suite in SUITES.values() for m in missing_methods(suite.runs())] == []
+
+
+def test_the_preset_knows_what_is_behind_the_robot() -> None:
+    """On clean images the losses are summed plainly; else the method has an equal share."""
+    standard, noise = (config_of(f"paper-{s}", "sibe", preset="cpu") for s in ("standard", "noise"))
+    assert (standard.encoder.method_share, noise.encoder.method_share) == (0.0, 1.0)
+    assert replace(standard, env=noise.env, encoder=noise.encoder) == noise
+    assert config_of("paper-noise", "sibe").encoder.method_share == 0.0
 
 
 @pytest.fixture

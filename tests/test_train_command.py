@@ -265,6 +265,7 @@ def test_eval_of_a_run_elsewhere_and_with_video(
         ("--episodes", "0"),
         ("--background", "fog"),
         ("--task", "walker_wolk"),
+        ("--video", str(tmp_path / "film.avi")),
     ):
         assert run("eval", str(finished), *bad) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
