@@ -36,9 +36,10 @@ def config_of(
 ) -> dict[str, Any]:
     """Return the JSON of a config; ``changes`` are "section.field" (with __ for the dot)."""
     known = method in method_names()
-    config: RunConfig = preset_config(preset, task=task, method=method if known else "none")
-    config = replace(config, seed=seed, env=replace(config.env, background=background))
-    values = to_json(config)
+    config: RunConfig = preset_config(
+        preset, task=task, method=method if known else "sibe", background=background
+    )
+    values = to_json(replace(config, seed=seed))
     values["method"] = method
     if not known:  # a method of a later version: the reader must not need its class
         values["method_config"] = {"hidden": 1024}

@@ -135,7 +135,7 @@ def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
     preset, env, method = config["preset"], config["env"], config["method"]
     if preset not in PRESETS:
         return {}
-    known = method if method in method_names() else "none"
+    known = method if method in method_names() else "sibe"
     usual = to_json(
         preset_config(preset, task=env["task"], method=known, background=env["background"])
     )
