@@ -237,6 +237,11 @@ def test_equal_names_are_told_apart_by_their_path(runs: Path, tmp_path: Path) ->
     shutil.copytree(runs / "sibe", tmp_path / "copy")
     labels = list(load_runs([runs / "sibe", tmp_path / "copy"], device="cpu"))
     assert labels == [f"sibe, seed 1 ({path})" for path in (runs / "sibe", tmp_path / "copy")]
+    config = json.loads((tmp_path / "copy" / "config.json").read_text())
+    config["env"]["background"] = "clean"
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(config))
+    labels = list(load_runs([runs / "sibe", tmp_path / "copy"], device="cpu"))
+    assert labels == ["sibe, seed 1, noise", "sibe, seed 1, clean"]
 
 
 def test_tables_hold_the_same_numbers(asked: Questions) -> None:

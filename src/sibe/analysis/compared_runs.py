@@ -30,7 +30,13 @@ def load_runs(paths: Sequence[Path], *, device: str) -> dict[str, Policy]:
                 raise UserError(
                     f"{path} cannot be compared with {paths[0]}: its {name} is {there}, not {here}"
                 )
-    labels = [f"{policy.config.method}, seed {policy.config.seed}" for policy in policies]
+    # Runs that were trained in several settings say in which.
+    several = len({policy.config.env.background for policy in policies}) > 1
+    labels = [
+        f"{policy.config.method}, seed {policy.config.seed}"
+        + (f", {policy.config.env.background}" if several else "")
+        for policy in policies
+    ]
     count = Counter(labels)
     unique = [
         label if count[label] == 1 else f"{label} ({path})"
