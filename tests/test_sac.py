@@ -198,6 +198,18 @@ def test_the_encoder_feels_both_losses_and_the_critic_only_its_own() -> None:
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
 
 
+def test_autocast_changes_the_convolutions_by_rounding_only() -> None:
+    config = make_config()
+    half = replace(config, encoder=replace(config.encoder, autocast=True))
+    chunk = make_chunk(config)
+    agents = make_agent(config), make_agent(half)
+    exact, rounded = (agent.update(chunk) for agent in agents)
+    for name in ("critic_loss", "infonce", "kl", "q"):
+        torch.testing.assert_close(rounded[name], exact[name], rtol=0.05, atol=0.01)
+    assert not torch.equal(rounded["critic_loss"], exact["critic_loss"])
+    assert all(p.dtype == torch.float32 for p in agents[1].encoder.parameters())
+
+
 def test_losses_against_written_out_formulas() -> None:
     g = torch.Generator().manual_seed(3)
     r, d, q1, q2, logp = (torch.randn(5, generator=g) for _ in range(5))

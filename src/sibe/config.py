@@ -67,6 +67,8 @@ class EncoderConfig:
     """EMA coefficient of the target encoder φ_m (Eq. 3)."""
     lr: float = 1e-4
     """Learning rate of φ_o."""
+    autocast: bool = False
+    """Convolutions in bfloat16 while learning: for a GPU; few CPUs have it."""
     method_share: float = 0.0
     """Length of the method's gradient on c against the critic's; 0 for the plain sum of both."""
 

@@ -115,10 +115,11 @@ class SAC:
 
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from a minibatch of chunks; return detached metrics."""
-        chunk = Chunk(*(part.to(self.device, non_blocking=True) for part in chunk))
-        encoded = self.encoder(chunk.obs[:-1])  # φ_o(s_t)        [L, B, D]
-        with torch.no_grad():
-            c_next = self.target_encoder(chunk.obs[1:])  # φ_m(s_{t+1})    [L, B, D]
+        chunk = chunk.to(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
+            encoded = self.encoder(chunk.obs[:-1]).float()  # φ_o(s_t)  [L, B, D]
+            with torch.no_grad():
+                c_next = self.target_encoder(chunk.obs[1:]).float()  # φ_m(s_{t+1})  [L, B, D]
         c = encoded.detach().requires_grad_()
         latents = Latents(c, c_next, chunk.action, chunk.reward)
         out = self.method(latents, self.generator)

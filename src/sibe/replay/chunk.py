@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -18,3 +19,8 @@ class Chunk(NamedTuple):
     action: Tensor  # float32 [L, B, A]
     reward: Tensor  # float32 [L, B]
     discount: Tensor  # float32 [L, B], 0 only at a true termination; a time limit is 1
+
+    def to(self, device: torch.device) -> Chunk:
+        """Return the chunk on ``device``; a GPU fetches it from pinned memory as it goes on."""
+        parts = (part.pin_memory() for part in self) if device.type == "cuda" else self
+        return Chunk(*(part.to(device, non_blocking=True) for part in parts))

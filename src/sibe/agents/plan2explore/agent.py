@@ -75,7 +75,7 @@ class Plan2Explore:
 
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from a minibatch of sequences; return detached metrics."""
-        chunk = Chunk(*(part.to(self.device, non_blocking=True) for part in chunk))
+        chunk = chunk.to(self.device)
         out: ModelOutput = self.model(chunk, self.generator)
         norm = descend(out.loss, self.model, self.model_optimizer, self.own.clip)
         metrics = {**out.metrics, "model_gradient": norm, **self._update_ensemble(chunk, out)}
