@@ -15,6 +15,7 @@ from typing import Any
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from sibe.bench.results import format_quantity
 from sibe.bench.stopwatch import OTHER_PARTS, UPDATE_PARTS
 from sibe.errors import UserError
 from sibe.training.atomic import write_atomic
@@ -57,7 +58,7 @@ def _draw(parts: dict[str, dict[str, float]]) -> Figure:
     axis = figure.add_subplot()
     for row, seconds in enumerate(parts.values()):
         _draw_bar(axis, row, seconds)
-    names = [f"{name}\n{_per_step(seconds)}" for name, seconds in parts.items()]
+    names = [f"{name}\n{format_quantity(sum(s.values()), 's')}" for name, s in parts.items()]
     axis.set_yticks(range(len(parts)), names, fontsize=9, color=_INK)
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
@@ -77,10 +78,6 @@ def _draw(parts: dict[str, dict[str, float]]) -> Figure:
         labelcolor=_INK,
     )
     return figure
-
-
-def _per_step(seconds: dict[str, float]) -> str:
-    return f"{1e3 * sum(seconds.values()):.3g} ms"
 
 
 def _draw_bar(axis: Any, row: int, seconds: dict[str, float]) -> None:
