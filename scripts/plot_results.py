@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
     losses = {name: figure.add_subplot(grid[row, -1]) for row, name in enumerate(("kl", "infonce"))}
     for setting, style in zip(settings, ("-", "--", ":"), strict=False):
         draw_losses(losses, setting, style)
-    losses["kl"].set(ylabel="KL (nats)", title="sibe")
+    losses["kl"].set(ylabel="KL (nats)", title="sibe", yscale="log")
     losses["infonce"].set(ylabel="InfoNCE (nats)", xlabel="environment steps")
     losses["kl"].legend(frameon=False, fontsize=7, ncols=2)
     figure.savefig(folder / "curves.png", dpi=110)
