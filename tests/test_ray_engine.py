@@ -112,7 +112,12 @@ def reference(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(*flags: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [*SMOKE, "--engine", "ray", *flags], stdout=pipe, stderr=pipe, text=True
+        [*SMOKE, "--engine", "ray", *flags],
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        # Tests that run in the background of a shell have inherited a SIGINT that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
