@@ -99,7 +99,7 @@ def test_train_and_eval_share_no_clip(bank: Path) -> None:
         env = sibe.make_env("cartpole_swingup", "video", clips=bank, split=split)
         for seed in range(12):
             env.reset(seed=seed)
-            pictures.add(env.unwrapped.picture.tobytes())  # type: ignore[attr-defined]
+            pictures.add(env.unwrapped.view.picture.tobytes())  # type: ignore[attr-defined]
         env.close()
     assert len(seen["train"]) > 3
     assert len(seen["eval"]) > 3
@@ -112,7 +112,7 @@ def test_an_env_shows_the_clip_behind_the_robot(bank: Path) -> None:
     frames = ClipBank.open(bank)
     everything = [frames.frame(index, 84, 84) for index in range(len(frames))]
     for _ in range(15):
-        picture = env.unwrapped.picture  # type: ignore[attr-defined]
+        picture = env.unwrapped.view.picture  # type: ignore[attr-defined]
         assert any((picture == known).all() for known in everything)
         unchanged = (frame == picture).all(axis=-1).mean()
         assert 0.9 < unchanged < 0.985  # all but cart, pole and rail
@@ -149,7 +149,7 @@ def test_compose_leaves_the_picture_and_the_robot_alone() -> None:
     env = sibe.make_env("walker_walk", "noise", stack=1)
     env.reset(seed=0)
     inner = env.unwrapped
-    robot = inner._renderer.rgba()  # type: ignore[attr-defined]
+    robot = inner.view.renderer.rgba()  # type: ignore[attr-defined]
     for value in (0, 77, 255):
         frame = compose(robot, np.full((84, 84, 3), value, np.uint8))
         assert (frame[robot[..., 3] == 0] == value).all()

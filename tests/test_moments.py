@@ -76,7 +76,7 @@ def test_one_seed_gives_one_set_of_moments_and_another_another() -> None:
 class Clock(gym.Env[np.ndarray, np.ndarray]):
     """Lasts 20 steps and knows what time it is."""
 
-    picture = layer = simulator = None
+    view = simulator = None
     action_space = gym.spaces.Box(-1, 1, (1,))
 
     @property

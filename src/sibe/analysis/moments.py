@@ -155,7 +155,8 @@ def _episode(
     state, _ = env.reset(seed=seed)
     seen, done = 0, False
     while True:
-        recent.append((state[..., -3:] if inner.picture is None else inner.layer, inner.picture))
+        behind = None if inner.view is None else inner.view.picture
+        recent.append((state[..., -3:] if behind is None else inner.view.layer, behind))
         if len(recent) == stack:
             place = len(kept) if len(kept) < each else int(rng.integers(seen + 1))
             if place < each:

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs import gl
-from sibe.envs.background import Background, compose
-from sibe.envs.renderer import Frame, Renderer, background_geoms
+from sibe.envs.background import Background
+from sibe.envs.renderer import Frame
 from sibe.envs.seeding import stream_seed
 from sibe.envs.tasks import task_spec
+from sibe.envs.view import View
 from sibe.errors import UserError
 
 TIME_LIMIT = 1000  # control steps; every suite task has this limit but lqr, which has none
@@ -67,9 +68,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self._low, self._high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
         self.action_space = gym.spaces.Box(-1.0, 1.0, limits.shape, np.float32)
         self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
-        self._renderer: Renderer | None = None
-        self._picture: Frame | None = None
-        self._layer: Frame | None = None
+        self.view: View | None = None
         self._frame: Frame | None = None
         self._control_steps = 0
         self._task_seeded = False
@@ -78,16 +77,6 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def physics(self) -> Any:
         """dm_control's physics: simulator state for probes and pictures."""
         return self.dm_env.physics
-
-    @property
-    def picture(self) -> Frame | None:
-        """The background behind the newest frame, before the robot was laid over it."""
-        return self._picture
-
-    @property
-    def layer(self) -> Frame | None:
-        """The robot of the newest frame alone: uint8 [H, W, 4], as ``compose`` takes it."""
-        return self._layer
 
     @property
     def simulator(self) -> tuple[Any, Any]:
@@ -109,8 +98,8 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             self._task_seeded = True
         self.dm_env.reset()
         self._control_steps = 0
-        if self._renderer is not None:
-            self._renderer.refresh()
+        if self.view is not None:
+            self.view.renderer.refresh()
         if self.background is not None:
             self.background.reset(self.np_random)
         return self._observe(), {"env_steps": 0}
@@ -139,23 +128,20 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def close(self) -> None:
         """Free the renderer and dm_control's own context."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        if self.view is not None:
+            self.view.renderer.close()
+            self.view = None
         self.dm_env.close()
 
     def _observe(self) -> Frame:
-        if self._renderer is None:
+        if self.view is None:
             # Made here and not in __init__: a vector env forks after it has built one to look at.
-            model, data = self.simulator
-            hidden = None
-            if self.background is not None:
-                hidden = background_geoms(model, keep_floor=self._keep_floor)
-            self._renderer = Renderer(model, data, *self._size, self.camera, hidden)
-        if self.background is None:
-            self._frame = np.ascontiguousarray(self._renderer.rgb())
-        else:
-            self._picture = self.background.next(self.np_random)
-            self._layer = self._renderer.rgba()
-            self._frame = compose(self._layer, self._picture)
+            self.view = View(
+                *self.simulator,
+                *self._size,
+                self.camera,
+                self.background,
+                keep_floor=self._keep_floor,
+            )
+        self._frame = self.view.frame(self.np_random)
         return self._frame

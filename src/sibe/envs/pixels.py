@@ -15,9 +15,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from sibe.envs import gl
-from sibe.envs.background import Background, compose
-from sibe.envs.renderer import Frame, Renderer, background_geoms
+from sibe.envs.background import Background
+from sibe.envs.renderer import Frame
 from sibe.envs.seeding import stream_seed
+from sibe.envs.view import View
 from sibe.errors import UserError
 
 
@@ -56,22 +57,10 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self._low, self._high = box.low.astype(np.float64), box.high.astype(np.float64)
         self.action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(box.shape)),), np.float32)
         self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
-        self._renderer: Renderer | None = None
-        self._picture: Frame | None = None
-        self._layer: Frame | None = None
+        self.view: View | None = None
         self._observation: Any = None
         self._frame: Frame | None = None
         self._look = self._choose_view(name)
-
-    @property
-    def picture(self) -> Frame | None:
-        """The background behind the newest frame, before the robot was laid over it."""
-        return self._picture
-
-    @property
-    def layer(self) -> Frame | None:
-        """The robot of the newest frame alone: uint8 [H, W, 4], as ``compose`` takes it."""
-        return self._layer
 
     @property
     def simulator(self) -> tuple[Any, Any] | None:
@@ -120,9 +109,9 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def close(self) -> None:
         """Close the env and the renderer."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        if self.view is not None:
+            self.view.renderer.close()
+            self.view = None
         self.gym_env.close()
 
     def _choose_camera(self, name: str, camera: int | None) -> int:
@@ -156,16 +145,16 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             raise UserError(f"{name} cannot be drawn: {error}") from error
 
     def _mujoco_frame(self, inner: Any) -> Frame:
-        if self._renderer is None:
-            hidden = None
-            if self.background is not None:
-                hidden = background_geoms(inner.model, keep_floor=self._keep_floor)
-            self._renderer = Renderer(inner.model, inner.data, *self._size, self.camera, hidden)
-        if self.background is None:
-            return np.ascontiguousarray(self._renderer.rgb())
-        self._picture = self.background.next(self.np_random)
-        self._layer = self._renderer.rgba()
-        return compose(self._layer, self._picture)
+        if self.view is None:
+            self.view = View(
+                inner.model,
+                inner.data,
+                *self._size,
+                self.camera,
+                self.background,
+                keep_floor=self._keep_floor,
+            )
+        return self.view.frame(self.np_random)
 
     def _observe(self, observation: Any) -> Frame:
         self._observation = observation

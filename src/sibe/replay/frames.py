@@ -99,22 +99,16 @@ class FrameStore:
             for k in range(stack)
         ]
         group = max(1, _SCRATCH // (stack * area * self._word.itemsize))
-        words = np.empty((stack, group, height, width), self._word)
-        loose = words.view(np.uint8).reshape(stack, group * area, -1)
         for begin in range(0, number, group):
-            rows = slots[begin : begin + group].tolist()
-            for i, (row, (dy, dx)) in enumerate(
-                zip(rows, shifts[begin : begin + group].tolist(), strict=True)
-            ):
-                for k, slot in enumerate(row):
-                    words[k, i] = self._crops[slot, dy, dx]
-            size = len(rows) * area
-            here = slice(begin * area, begin * area + size)
+            some = slice(begin, begin + group)
+            words = self._crops[slots[some].T, shifts[some, 0], shifts[some, 1]]  # [S, n, H, W]
+            flat = words.reshape(stack, -1)
+            here = slice(begin * area, begin * area + flat.shape[1])
             # Each word spills over the start of what follows it: the next frame of the stack,
             # written next, or the next pixel, whose first bytes are therefore written again.
-            for k, place in enumerate(places):
-                place[here] = words[k].reshape(-1)[:size]
-            pixels[here, :spill] = loose[0, :size, :spill]
+            for place, frame in zip(places, flat, strict=True):
+                place[here] = frame
+            pixels[here, :spill] = flat[0].view(np.uint8).reshape(flat.shape[1], -1)[:, :spill]
         return torch.from_numpy(out)[: out.size - spill].view(number, height, width, depth)
 
 
