@@ -16,7 +16,8 @@ from sibe import cli
 from sibe.agents.plan2explore.agent import Plan2Explore
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.images import to_float
-from sibe.config import RunConfig, SACConfig, check, from_json, to_json, updates_per_run
+from sibe.config import RunConfig, SACConfig, from_json, to_json, updates_per_run
+from sibe.config_check import check
 from sibe.errors import UserError
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS, read_csv
 from sibe.methods.registry import build_method

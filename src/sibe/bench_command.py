@@ -30,7 +30,7 @@ class Benchmark:
         from sibe.bench.picture import check_name, write_picture
         from sibe.bench.results import table
         from sibe.bench.suite import run_bench
-        from sibe.config import MOST_THREADS
+        from sibe.config_check import MOST_THREADS
         from sibe.errors import UserError
         from sibe.training.atomic import write_atomic
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from sibe.config import RunConfig, check, to_json, updates_per_run
+from sibe.config import RunConfig, to_json, updates_per_run
+from sibe.config_check import check
 from sibe.training.loop import Trainer
 from sibe.training.recorder import Recorder
 from sibe.training.run_directory import RunDirectory

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sibe.config import RunConfig, check, to_json, updates_per_run
+from sibe.config import RunConfig, to_json, updates_per_run
+from sibe.config_check import check
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from sibe.config import RunConfig, check, from_json, to_json, updates_per_run
+from sibe.config import RunConfig, from_json, to_json, updates_per_run
+from sibe.config_check import check
 from sibe.errors import UserError
 from sibe.training.allocation import keep_memory
 from sibe.training.resources import check_resources, replay_ram_bytes
