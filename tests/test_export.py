@@ -195,3 +195,23 @@ def test_without_pyav_the_card_has_no_video(
     assert code == 0 and "no video: videos need PyAV" in said
     assert sorted(path.name for path in out.iterdir()) == FILES[:3]
     assert "replay.mp4" not in (out / "README.md").read_text()
+
+
+def test_an_agent_with_a_memory_goes_without_its_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "exported"
+    line = (
+        "train --method plan2explore --preset debug --env-steps 1000 --eval-episodes 1 --no-video"
+    )
+    assert call(capsys, *line.split(), "--threads", 1, "--out", run)[0] == 0
+    assert call(capsys, "export", run, "--out", out, "--episodes", 1)[0] == 0
+    tensors = load_file(out / "model.safetensors")
+    assert {name.partition("/")[0] for name in tensors} == {"model", "actor"}
+    policies = sibe.load_policy(out), sibe.load_policy(run)
+    frames = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
+    played = []
+    for policy in policies:
+        policy.reset()
+        played.append([policy.act(frame) for frame in frames])
+    np.testing.assert_array_equal(*played)

@@ -104,10 +104,14 @@ BROKEN = {
     "raises": ("def ENTRY():\n    raise ValueError('two\\nlines')", "two lines"),
     "config": (f"{GOOD}ENTRY = Entry(dict, dict)", "not a dataclass"),
     "default": (
-        f"{GOOD}@dataclass\nclass C:\n    x: int\nENTRY = Entry(C, C)",
+        f"{GOOD}@dataclass(frozen=True)\nclass C:\n    x: int\nENTRY = Entry(C, C)",
         "without valid defaults .*'x'",
     ),
-    "bonus": (f"{GOOD}@dataclass\nclass C:\n    x: int = 1\nENTRY = Entry(C, C)", "'intrinsic'"),
+    "frozen": (f"{GOOD}@dataclass\nclass C:\n    x: int = 1\nENTRY = Entry(C, C)", "not frozen"),
+    "bonus": (
+        f"{GOOD}@dataclass(frozen=True)\nclass C:\n    x: int = 1\nENTRY = Entry(C, C)",
+        "'intrinsic'",
+    ),
 }
 
 
@@ -126,6 +130,21 @@ def test_a_name_that_cannot_be_a_flag_is_refused(install: Install) -> None:
     install("odd", "ENTRY = None", **{"a/b": "odd:ENTRY"})
     with pytest.raises(UserError, match="other characters"):
         find_method("a/b")
+
+
+def test_a_name_of_the_configuration_is_refused(install: Install) -> None:
+    install("odd", "ENTRY = None", sac="odd:ENTRY")
+    with pytest.raises(UserError, match="part of the configuration"):
+        find_method("sac")
+
+
+def test_a_metric_that_is_there_already_is_refused(install: Install, tmp_path: Path) -> None:
+    code = block("python").replace('"prediction_error"', '"q"').replace('"bonus"', '"episode"')
+    site = install("surprise", code, surprise="surprise:ENTRY")
+    done = train(site, "surprise", "--preset", "debug", "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "(episode, q)" in line
 
 
 def test_a_built_in_name_cannot_be_taken(

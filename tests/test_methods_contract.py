@@ -20,7 +20,8 @@ from torch import Tensor
 
 from sibe.agents import losses
 from sibe.agents.sac import SAC
-from sibe.config import RunConfig, check, from_json, to_json
+from sibe.config import RunConfig, from_json, to_json
+from sibe.config_check import check
 from sibe.methods.base import Latents, Method
 from sibe.methods.registry import METHODS, Entry, build_method
 from sibe.presets import PRESETS, preset_config

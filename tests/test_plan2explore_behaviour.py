@@ -120,6 +120,66 @@ def test_the_actor_starts_broad_and_stays_bounded() -> None:
     assert actor.act(features, seeded()).abs().max() <= 1
 
 
+# --- what happened when ---------------------------------------------------------------------
+
+
+def chunk_with_an_end(config: RunConfig) -> Chunk:
+    chunk = make_chunk(config)
+    chunk.discount[2, 1] = 0.0
+    return chunk
+
+
+def test_an_action_leads_to_the_frame_after_it_and_its_reward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = make_agent()
+    model, chunk, fed = agent.model, chunk_with_an_end(agent.config), []
+    observe = model.rssm.observe
+    monkeypatch.setattr(model.rssm, "observe", lambda *args: fed.append(args) or observe(*args))
+    out = model(chunk, seeded())
+    ((_, action, _),) = fed
+    assert not action[0].any()
+    torch.testing.assert_close(action[1:], chunk.action)
+    arrived = out.observed.state.features[1:]
+    reward_loss = (model.reward_head(arrived)[..., 0] - chunk.reward).square().mean() / 2
+    torch.testing.assert_close(out.metrics["reward_loss"], reward_loss.detach())
+    on = torch.sigmoid(model.continue_head(arrived)[..., 0])
+    right = torch.where(chunk.discount > 0, on, 1 - on)
+    torch.testing.assert_close(out.metrics["continue_loss"], -right.log().mean().detach())
+
+
+def test_the_ensemble_foretells_the_next_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_agent()
+    chunk, given, fed = make_chunk(agent.config), [], []
+    update, loss = agent._update_ensemble, agent.ensemble.loss
+    monkeypatch.setattr(agent, "_update_ensemble", lambda *a: given.append(a[1]) or update(*a))
+    monkeypatch.setattr(agent.ensemble, "loss", lambda *args: fed.append(args) or loss(*args))
+    agent.update(chunk)
+    (out,), ((features, action, target, _),) = given, fed
+    torch.testing.assert_close(features, out.observed.state.features[:-1].flatten(0, 1))
+    torch.testing.assert_close(action, chunk.action.flatten(0, 1))
+    torch.testing.assert_close(target, out.embedding[1:].flatten(0, 1))
+
+
+def test_imagined_steps_are_paid_and_discounted_where_they_lead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = make_agent()
+    chunk, fed = chunk_with_an_end(agent.config), []
+    outlook = agent.behaviours["task"].outlook
+    monkeypatch.setattr(
+        agent.behaviours["task"], "outlook", lambda *args: fed.append(args) or outlook(*args)
+    )
+    agent.update(chunk)
+    ((path, reward, discount, alive),) = fed
+    with torch.no_grad():
+        bonus = agent.own.intrinsic * agent.ensemble.bonus(path.features[:-1], path.action)
+        torch.testing.assert_close(reward, agent.model.reward(path.features[1:]) + bonus)
+        torch.testing.assert_close(discount, agent.model.discount(path.features[1:]))
+    begins = alive.reshape(agent.own.sequence, agent.own.batch)
+    assert begins[0].all() and begins[3, 1] == 0 and (begins == 0).sum() == 1
+
+
 # --- which loss moves what ------------------------------------------------------------------
 
 

@@ -95,12 +95,13 @@ def _use() -> str:
 import sibe
 
 policy = sibe.load_policy("path/to/this/folder")
+policy.reset()  # when an episode begins
 action = policy.act(obs)  # uint8 [H, W, 3 * stack] -> [-1, 1]^A, the mean action
 ```
 
     sibe eval path/to/this/folder --video out.mp4
 
-`model.safetensors` holds the encoder, the actor and the method's networks; the critics and the
+`model.safetensors` holds what acting needs and the method's networks; the critics and the
 optimisers are not part of it, so training cannot be continued from here. `config.json` is the
 whole configuration of the run.
 """

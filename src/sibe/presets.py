@@ -78,7 +78,7 @@ def _cpu(config: RunConfig) -> RunConfig:
         env=replace(config.env, size=48 if clean else 84),
         encoder=EncoderConfig(
             filters=16,
-            strides=(2, 2, 1, 1) if clean else (3, 2, 2, 1),
+            strides=(2, 2, 1, 1) if clean else (3, 2, 1, 1),
             lr=1e-3,
             center=True,
             smooth=True,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, kl
@@ -61,7 +61,8 @@ class DBConfig:
         """Refuse values that have no meaning."""
         weights = ("kl_weight", "prediction_weight", "contrastive_weight")
         check("db", self, NOT_NEGATIVE, *weights, "intrinsic")
-        check("db", self, POSITIVE, "latent", "hidden", "lr")
+        check("db", self, POSITIVE, "lr")
+        check("db", self, whole(1), "latent", "hidden")
         check("db", self, SHARE, "tau")
 
 

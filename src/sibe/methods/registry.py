@@ -148,10 +148,16 @@ def _fault(name: str, loaded: object) -> str | None:
     """Return what is wrong with a plug-in, if anything."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):  # it becomes a flag and a folder
         return "has a name with other characters than letters, digits, - and _"
+    from sibe.config import RunConfig  # imports this module
+
+    if name in {field.name for field in dataclasses.fields(RunConfig)}:
+        return "has the name of a part of the configuration: give it another"
     if not isinstance(loaded, Entry):
         return f"is a {type(loaded).__name__}, not a sibe.methods.registry.Entry"
     if not (isinstance(loaded.config, type) and dataclasses.is_dataclass(loaded.config)):
         return "has a config that is not a dataclass"
+    if not loaded.config.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "has a config that is not frozen (@dataclass(frozen=True))"
     try:
         loaded.config()
     except Exception as error:

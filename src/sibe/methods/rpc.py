@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, Rule, check
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, Rule, check, whole
 from sibe.nn.gaussian import Gaussian, kl, soft_log_std
 from sibe.nn.mlp import mlp
 
@@ -47,7 +47,8 @@ class RPCConfig:
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
         check("rpc", self, NOT_NEGATIVE, "constraint", "reward_cost")
-        check("rpc", self, POSITIVE, "latent", "hidden", "lr", "dual_lr")
+        check("rpc", self, POSITIVE, "lr", "dual_lr")
+        check("rpc", self, whole(1), "latent", "hidden")
         low, high = LAMBDA_RANGE
         check(
             "rpc",

@@ -20,6 +20,7 @@ class Rule(NamedTuple):
 
 NOT_NEGATIVE = Rule("a finite number that is 0 or more", lambda value: 0 <= value < math.inf)
 POSITIVE = Rule("a finite number above 0", lambda value: 0 < value < math.inf)
+UNIT = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
 SHARE = Rule("a number above 0 and at most 1", lambda value: 0 < value <= 1)
 
 

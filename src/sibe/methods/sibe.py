@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sibe.errors import UserError
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, GaussianHead, kl
@@ -52,7 +52,8 @@ class SIBEConfig:
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
         check("sibe", self, NOT_NEGATIVE, "alpha", "intrinsic")
-        check("sibe", self, POSITIVE, "latent", "hidden", "lr")
+        check("sibe", self, POSITIVE, "lr")
+        check("sibe", self, whole(1), "latent", "hidden")
         check("sibe", self, SHARE, "tau")
         for name, choices in (("kl_reduction", ("sum", "mean")), ("negatives", ("pooled", "step"))):
             if getattr(self, name) not in choices:

@@ -96,7 +96,7 @@ class Ring:
             raise UserError(
                 f"the replay has no {length} consecutive transitions of one episode to sample "
                 f"({self.transitions} stored): collect more steps first, use shorter chunks "
-                "or a larger replay"
+                "(--sac.chunk; --plan2explore.sequence) or a larger replay"
             )
         pick = rng.integers(ends[-1], size=batch)
         episode = np.searchsorted(ends, pick, side="right")

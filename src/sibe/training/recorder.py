@@ -49,6 +49,12 @@ class Recorder:
     def open(self, metrics: Sequence[str], env_step: int) -> None:
         """Open the files; ``metrics`` are the agent's own columns of train.csv."""
         columns = ((*TRAIN_COLUMNS, *metrics), EVAL_COLUMNS, EVAL_EPISODE_COLUMNS)
+        twice = sorted({name for name in columns[0] if columns[0].count(name) > 1})
+        if twice:
+            raise UserError(
+                f"the method has metrics that train.csv already has ({', '.join(twice)}): "
+                "give them other names"
+            )
         for name, names in zip(_NAMES, columns, strict=True):
             self._logs[name] = CsvLog(self._directory.path / name, names)
         self._tensorboard = TensorBoardLog(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from sibe.errors import UserError
+from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, UNIT, check, whole
 from sibe.replay.sampling import Sampling
 
 
@@ -67,26 +67,14 @@ class Plan2ExploreConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if not value >= 1:
-                raise UserError(f"plan2explore: {name} is {value}: give 1 or more")
-        for name in ("model_lr", "actor_lr", "value_lr", "clip"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise UserError(f"plan2explore: {name} is {value}: give a finite number above 0")
-        for name in ("intrinsic", "disagreement_scale", "free_nats", "kl_scale", "action_noise"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise UserError(f"plan2explore: {name} is {value}: give a number that is 0 or more")
-        for name in ("kl_balance", "discount", "return_lambda"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise UserError(f"plan2explore: {name} is {value}: give a number from 0 to 1")
+        check("plan2explore", self, whole(1), *_COUNTS)
+        check("plan2explore", self, whole(2), "sequence", "members")
+        check("plan2explore", self, POSITIVE, "model_lr", "actor_lr", "value_lr", "clip")
+        scales = ("intrinsic", "disagreement_scale", "free_nats", "kl_scale", "action_noise")
+        check("plan2explore", self, NOT_NEGATIVE, *scales)
+        check("plan2explore", self, UNIT, "kl_balance", "discount", "return_lambda")
         if self.mode not in ("combination", "zero_shot"):
             raise UserError(f"plan2explore: mode is {self.mode!r}: combination or zero_shot")
-        if self.sequence < 2 or self.members < 2:
-            raise UserError("plan2explore: sequence and members must be at least 2")
 
     def sampling(self) -> Sampling:
         """Return what an update draws: a sequence of T frames has T - 1 transitions; no shift."""
@@ -94,6 +82,6 @@ class Plan2ExploreConfig:
 
 
 _COUNTS = (
-    *("members", "ensemble_hidden", "batch", "sequence", "update_every", "horizon"),
+    *("ensemble_hidden", "batch", "update_every", "horizon"),
     *("deterministic", "stochastic", "hidden", "depth"),
 )
