@@ -183,6 +183,14 @@ def test_names_from_runs_are_escaped(tmp_path: Path) -> None:
     assert text.count("</script>") == 2
 
 
+def test_a_dollar_in_a_name_is_a_dollar(tmp_path: Path) -> None:
+    config = config_of("walker_walk", "clean", "sibe", 1)
+    config["env"]["task"] = r"a$\frac$b"
+    write_run(tmp_path / "runs" / "1", config, env_steps=20_000)
+    write_report([tmp_path / "runs"], tmp_path / "out")
+    assert "frac" in (tmp_path / "out" / "curves_clean.svg").read_text()
+
+
 def test_one_seed_is_said_to_be_one(tmp_path: Path) -> None:
     write_run(tmp_path / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=30_000)
     results = compute_results([tmp_path])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,6 +178,21 @@ def test_resume_by_directory_and_finished_run(uninterrupted: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
     assert (uninterrupted / "train.csv").read_bytes() == before
+
+
+def test_results_without_checkpoints_are_not_begun_anew(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "results"
+    shutil.copytree(uninterrupted, out)
+    shutil.rmtree(out / "checkpoint")
+    before = {name: (out / name).read_bytes() for name in ("train.csv", "eval.csv")}
+    done = subprocess.run(
+        command(out), env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "no checkpoint to go on from" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert before == {name: (out / name).read_bytes() for name in before}
 
 
 def test_another_config_and_a_second_process_are_refused(

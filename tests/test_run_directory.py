@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sibe.config import RunConfig, to_json
+from sibe.config import RunConfig, from_json, to_json
+from sibe.config_check import check
 from sibe.errors import UserError
+from sibe.presets import preset_config
 from sibe.training import run_directory
 from sibe.training.atomic import SUFFIX
 from sibe.training.run_directory import RunDirectory, collect_meta, git_revision
@@ -294,3 +297,24 @@ def test_without_git_there_is_no_revision_and_no_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_revision(tmp_path) is None
     assert collect_meta()["git"] is None
+
+
+# --- a config from elsewhere ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [None, "x", [1], {}, 2.5])
+def test_a_config_with_a_wrong_type_is_one_line(bad):
+    """An export is passed between people: whatever its config.json holds is no traceback."""
+    good = to_json(preset_config("debug"))
+    assert to_json(from_json(json.loads(json.dumps(good)))) == good
+    sections = [(good, name) for name in good]
+    sections += [(part, name) for part in good.values() if isinstance(part, dict) for name in part]
+    for part, name in sections:
+        kept = part[name]
+        part[name] = bad
+        with contextlib.suppress(UserError):  # some values fit: a float, a path, None
+            check(from_json(json.loads(json.dumps(good))))
+        part[name] = kept
+    if bad != {}:  # a section without fields has their defaults
+        with pytest.raises(UserError, match=r"config\.json does not fit"):
+            from_json({**good, "sac": bad})

@@ -64,6 +64,12 @@ def test_half_written_and_unordered_rows(tmp_path: Path) -> None:
         (lambda run: (run / "config.json").write_text("{"), "is damaged"),
         (lambda run: (run / "config.json").write_text("[]"), "is damaged"),
         (lambda run: (run / "config.json").write_text("{}"), "'env' is missing"),
+        (
+            lambda run: (run / "config.json").write_text(
+                (run / "config.json").read_text().replace('"background": "', '"background": "../')
+            ),
+            "unknown background",
+        ),
         (lambda run: (run / "config.json").unlink(), "no config.json"),
         (lambda run: (run / "eval.csv").unlink(), "no evaluation yet"),
         (lambda run: (run / "eval.csv").write_text(""), "no evaluation yet"),
@@ -136,6 +142,44 @@ def test_presets_and_unknown_fields_split_arms(tmp_path: Path) -> None:
         "later, hidden = 1024 (paper)",
         "later, hidden = 64 (paper)",
     ]
+
+
+def test_a_field_that_did_not_exist_yet_was_off(tmp_path: Path) -> None:
+    """Not what the preset has since made of it."""
+    for seed, share in ((1, None), (2, 0.0), (3, 1.0)):
+        config = config_of("cartpole_swingup", "noise", "sibe", seed, preset="cpu")
+        assert config["encoder"].pop("method_share") == 1.0
+        if share is not None:
+            config["encoder"]["method_share"] = share
+        write_run(tmp_path / str(seed), config, env_steps=20_000)
+    _, arm_of = assign_arms(read_runs([tmp_path])[0])
+    labels = [arm_of[f"{tmp_path.name}/{seed}"].label for seed in (1, 2, 3)]
+    assert labels == ["SIBE, encoder.method_share = 0.0"] * 2 + ["SIBE"]
+
+
+def test_the_schedule_of_learning_splits_arms_and_that_of_evaluation_does_not(
+    tmp_path: Path,
+) -> None:
+    small(tmp_path / "1")
+    small(tmp_path / "2", seed=2, schedule__eval_every=5000, schedule__env_steps=70_000)
+    small(tmp_path / "3", seed=3, schedule__replay_capacity=1000)
+    labels = [arm.label for arm in load_study([tmp_path]).arms]
+    assert labels == ["SIBE", "SIBE, schedule.replay_capacity = 1000"]
+
+
+def test_the_clip_bank_counts_where_runs_disagree_on_it(tmp_path: Path) -> None:
+    def write(folder: str, seed: int, clips: str, **changes: object) -> None:
+        config = config_of("walker_walk", "video", "sibe", seed, env__clips=clips, **changes)
+        write_run(tmp_path / folder, config, env_steps=20_000)
+
+    write("1", 1, "/here/bank")
+    write("2", 2, "/there/bank")
+    write("3", 1, "/here/bank", method_config__intrinsic=0.0)
+    arms = [(arm.label, arm.kind) for arm in load_study([tmp_path]).arms]
+    assert arms == [("SIBE", "method"), ("non-reward SIBE", "component")]
+    write("4", 3, "/here/other")
+    labels = {arm.label for arm in load_study([tmp_path]).arms}
+    assert {"SIBE, env.clips = bank", "SIBE, env.clips = other"} <= labels
 
 
 def test_every_arm_looks_different(tmp_path: Path) -> None:

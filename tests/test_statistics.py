@@ -114,6 +114,8 @@ def test_too_few_seeds_have_no_interval() -> None:
     rng = np.random.default_rng(8)
     assert np.isnan(s.interquartile_mean_interval(one, rng)[1:]).all()
     assert np.isnan(s.probability_of_improvement_interval(one, TASKS[:2], rng)[1:]).all()
+    two = [np.array([1.0, 2.0])], [np.array([0.0, 0.5])]
+    assert np.isnan(s.probability_of_improvement_interval(*two, rng)[1:]).all()
     assert np.isnan(s.performance_profile(one, np.array([0.3]), rng)[1:]).all()
 
 

@@ -170,17 +170,17 @@ def from_json(values: dict[str, Any]) -> RunConfig:
     """Return the config that ``to_json`` wrote; fields that this version lacks are an error."""
     try:
         method_class = find_method(values["method"]).config
-        return RunConfig(
-            **{
-                **values,
-                "env": _build(EnvConfig, values["env"]),
-                "encoder": _build(EncoderConfig, values["encoder"]),
-                "sac": _build(SACConfig, values["sac"]),
-                "schedule": _build(ScheduleConfig, values["schedule"]),
-                "method_config": _build(method_class, values["method_config"]),
-            }
-        )
-    except (KeyError, TypeError) as error:
+        parts = {
+            "env": EnvConfig,
+            "encoder": EncoderConfig,
+            "sac": SACConfig,
+            "schedule": ScheduleConfig,
+            "method_config": method_class,
+        }
+        built = {name: _build(cls, values[name]) for name, cls in parts.items()}
+        config: RunConfig = _build(RunConfig, {**values, **built})
+        return config
+    except (AttributeError, KeyError, TypeError) as error:
         raise UserError(
             f"the run's config.json does not fit this version of sibe: {error}"
         ) from error
@@ -188,13 +188,26 @@ def from_json(values: dict[str, Any]) -> RunConfig:
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
-    return cls(**{name: _coerce(hints.get(name), value) for name, value in values.items()})
+    kept = {}
+    for name, value in values.items():
+        kept[name] = tuple(value) if isinstance(value, list) else value
+        if name in hints and not _fits(hints[name], kept[name]):
+            raise TypeError(f"{name} is {value!r}")
+    return cls(**kept)
 
 
-def _coerce(hint: Any, value: Any) -> Any:
-    origin = typing.get_origin(hint)
-    if origin is tuple and isinstance(value, list):
-        return tuple(value)
-    if origin is types.UnionType and isinstance(value, list):
-        return tuple(value)
-    return value
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether ``value`` is of the type ``hint``; a whole number is a float too."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin is typing.Literal:
+        return value in args
+    if origin is tuple:
+        same = isinstance(value, tuple) and len(value) == len(args)
+        return same and all(map(_fits, args, value))
+    if origin in (types.UnionType, typing.Union):
+        return any(_fits(part, value) for part in args)
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)

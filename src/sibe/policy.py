@@ -12,6 +12,7 @@ import torch
 from sibe.agents.agent import Agent
 from sibe.agents.build import build_agent
 from sibe.config import RunConfig, from_json
+from sibe.config_check import check
 from sibe.errors import UserError
 from sibe.training import checkpoint
 from sibe.training.run import choose_device
@@ -63,6 +64,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
     """
     path = Path(run)
     config = from_json(RunDirectory.read_config(path))
+    check(config)
     where = choose_device(device)
     env_step, action_dim, state = read_state(path, where)
     agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where)

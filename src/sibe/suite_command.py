@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -85,7 +86,8 @@ class RunSuite:
 
         suite = find_suite(self.name)
         root = suite_root(suite, self.root).absolute()
-        planned = self._settled(plan(suite, select(suite, self.part), self.changes, root))
+        changes = self._with_bank()
+        planned = self._settled(plan(suite, select(suite, self.part), changes, root))
         if self.retries < 0:
             raise UserError(f"--retries must not be negative, not {self.retries}")
         with stop_on_signals():
@@ -98,11 +100,24 @@ class RunSuite:
             print(f"failed: {name}: {error}", file=sys.stderr)
         return 1 if failed else 0
 
+    def _with_bank(self) -> Overrides:
+        """Open the clip bank once before 150 runs do, and name it as every folder can find it."""
+        from sibe.envs.clips import ClipBank
+
+        if self.changes.clips is None:
+            return self.changes
+        bank = Path(self.changes.clips).absolute()
+        ClipBank.open(bank)
+        return replace(self.changes, clips=str(bank))
+
     def _settled(self, planned: list[PlannedRun]) -> list[PlannedRun]:
         """Decide what the machine decides: threads and device."""
         from sibe.experiments.plan import settle
 
         if self.engine == "ray":
+            for flag, value in (("cpus", self.cpus_per_run), ("gpus", self.gpus_per_run)):
+                if value is not None and not 0 <= value < math.inf:
+                    raise UserError(f"--{flag}-per-run must be 0 or more and finite, not {value}")
             threads = max(1, int(self.cpus_per_run or 1))
             device = "cuda" if self.gpus_per_run > 0 else "cpu"
         else:

@@ -59,15 +59,15 @@ def read_weights(path: Path, device: torch.device) -> Exported:
     try:
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             about = json.loads((file.metadata() or {}).get(_ABOUT, "{}"))
-            if about.get("format") != FORMAT:
-                found = about.get("format", "none")
+            found = about.get("format", "none") if isinstance(about, dict) else "none"
+            if found != FORMAT:
                 raise UserError(f"{path} has the format {found}, this sibe reads {FORMAT}")
             state: AgentState = {}
             for name in file.keys():  # noqa: SIM118  the file is no dict
                 network, _, key = name.partition("/")
                 state.setdefault(network, {})[key] = file.get_tensor(name)
         return Exported(int(about["env_step"]), int(about["action_dim"]), state)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}): get another copy of it") from error
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from sibe.analysis.aggregate import THRESHOLDS, Aggregate, ArmAggregate
-from sibe.analysis.plot_style import GREY, INK, line_style
+from sibe.analysis.plot_style import GREY, INK, line_style, shortened
 from sibe.analysis.study import SETTINGS
 
 
@@ -18,14 +18,15 @@ def aggregate_figure(data: Aggregate) -> Figure:
     rivals = [one for one in data.arms if one.improvement is not None]
     panels = 3 if rivals else 2
     height = max(3.0, 1.6 + 0.34 * len(data.arms))
-    figure = Figure(
-        figsize=(3.7 * panels, height), dpi=120, layout="constrained", facecolor="white"
-    )
+    longest = max(len(shortened(one.arm.label)) for one in data.arms)
+    # Rows are named at the left of two of the panels; 14 characters fit as it is.
+    width = 3.7 * panels + 2 * 0.07 * max(0, longest - 14)
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
     axes = figure.subplots(1, panels)
     _draw_iqm(axes[0], data.arms)
     _draw_profiles(axes[1], data.arms)
     if rivals:
-        _draw_improvement(axes[2], rivals, data.arms[0].arm.label)
+        _draw_improvement(axes[2], rivals, shortened(data.arms[0].arm.label))
     tasks = f"{len(data.tasks)} task{'s' if len(data.tasks) > 1 else ''}"
     setting = SETTINGS.get(data.background, data.background)
     figure.suptitle(f"{setting}: {tasks}, score = return / 1000", fontsize=11, color=INK)
@@ -35,7 +36,7 @@ def aggregate_figure(data: Aggregate) -> Figure:
 def _draw_iqm(axis: Any, arms: list[ArmAggregate]) -> None:
     for row, one in enumerate(arms):
         _draw_estimate(axis, row, one.iqm, one.arm.colour)
-    _label_rows(axis, [f"{one.arm.label} ({one.runs} runs)" for one in arms])
+    _label_rows(axis, [f"{shortened(one.arm.label)} ({one.runs} runs)" for one in arms])
     _style(axis, "interquartile mean, 95 % interval")
     axis.set_xlim(0, 1)
 
@@ -56,7 +57,7 @@ def _draw_improvement(axis: Any, rivals: list[ArmAggregate], first: str) -> None
     for row, one in enumerate(rivals):
         assert one.improvement is not None
         _draw_estimate(axis, row, one.improvement, one.arm.colour)
-    _label_rows(axis, [f"over {one.arm.label}" for one in rivals])
+    _label_rows(axis, [f"over {shortened(one.arm.label)}" for one in rivals])
     _style(axis, f"probability that {first} is better")
     axis.set_xlim(-0.02, 1.02)
 

@@ -1,21 +1,22 @@
 """Arms: which runs may be averaged, what they are called and how they are drawn.
 
 Two runs belong to one arm if they share the method, the preset and every hyper-parameter, that is
-everything but task, background, seed, machine and length. An arm is named by what it changes
-against its preset; the paper's ablations have the paper's names. Colours are Okabe and Ito's (and
-Tol's beyond), fixed per method, so that a method looks the same in every report; dashes and
-markers differ too, for those who see no colours.
+everything but task, background, seed, machine, length, and how often it is evaluated and saved.
+An arm is named by what it changes against its preset; the paper's ablations have the paper's
+names. Colours are Okabe and Ito's (and Tol's beyond), fixed per method, so that a method looks the
+same in every report; dashes and markers differ too, for those who see no colours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
 from typing import Any, Literal
 
 from sibe.analysis.runs import Run
-from sibe.config import to_json
-from sibe.methods.registry import method_names
+from sibe.config import EncoderConfig, EnvConfig, SACConfig, ScheduleConfig, to_json
+from sibe.methods.registry import find_method, method_names
 from sibe.presets import PRESETS, preset_config
 
 Kind = Literal["method", "component", "chunk", "other"]
@@ -49,7 +50,12 @@ _KINDS: tuple[Kind, ...] = ("method", "component", "chunk", "other")
 _ALPHA, _LAMBDA = "method_config.alpha", "method_config.intrinsic"
 _CHUNK, _METHOD_BATCH = "sac.chunk", "sac.method_batch"
 # What tells runs of one arm apart, or has no part in the result.
-_FREE = ("seed", "threads", "device", "preset", "method", "env.task", "env.background", "schedule")
+_FREE = (
+    *("seed", "threads", "device", "preset", "method", "env.task", "env.background"),
+    *(f"schedule.{name}" for name in ("env_steps", "eval_every", "eval_episodes")),
+    *("schedule.checkpoint_every", "schedule.video"),
+)
+_CLIPS = "env.clips"
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,8 @@ def _describe(name: str, method: str, changes: dict[str, Any]) -> tuple[str, Kin
 def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     """Return each run's changes by its name.
 
-    A field that this version does not know counts where runs of one method and task disagree on it.
+    The clip bank, and a field that this version does not know, count where runs of one method and
+    task disagree on it.
     """
     changes, unknown = {}, {}
     values: dict[tuple[str, str, str], set[str]] = {}
@@ -118,17 +125,36 @@ def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what differs from the preset, and the fields that this version does not know."""
+    """Return what differs from the preset, and what may only tell runs apart."""
     usual = dict(_leaves(_preset_json(config)))
     changed, unknown = {}, {}
-    for name, value in _leaves(config):
-        if name.split(".")[0] in _FREE or name in _FREE:
+    values = {**dict(_leaves(_defaults(config["method"]))), **dict(_leaves(config))}
+    for name, value in values.items():
+        if name in _FREE:
             continue
-        if name not in usual:
+        if name == _CLIPS:  # where a bank lies is nobody's business
+            unknown[name] = PurePath(value).name if isinstance(value, str) else value
+        elif name not in usual:
             unknown[name] = value
         elif value != usual[name]:
             changed[name] = value
     return changed, unknown
+
+
+def _defaults(method: str) -> dict[str, Any]:
+    """Return the values of fields that the version which made a run may not have had yet.
+
+    They are the dataclasses' own, under which a new field changes nothing; not the preset's.
+    """
+    parts: dict[str, Any] = {
+        "env": EnvConfig(),
+        "encoder": EncoderConfig(),
+        "sac": SACConfig(),
+        "schedule": ScheduleConfig(),
+    }
+    if method in method_names():
+        parts["method_config"] = find_method(method).config()
+    return {name: asdict(part) for name, part in parts.items()}
 
 
 def _preset_json(config: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sibe.analysis.arms import Arm
-from sibe.analysis.plot_style import INK, X_LABEL, line_style, style_axis
+from sibe.analysis.plot_style import INK, X_LABEL, line_style, shortened, style_axis
 from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
 from sibe.analysis.statistics import FEWEST
@@ -165,9 +165,9 @@ def _add_legend(figure: Figure, arms: Sequence[tuple[Arm, set[int]]]) -> None:
         Line2D([], [], color=arm.colour, ls=line_style(arm.dash), lw=1.7, label=_legend(arm, seeds))
         for arm, seeds in arms
     ]
-    fitting = max(
-        1, int(figure.get_figwidth() // (1.3 + 0.07 * max(len(a.label) for a, _ in arms)))
-    )
+    longest = max(len(shortened(arm.label)) for arm, _ in arms)
+    fitting = max(1, int(figure.get_figwidth() // (1.3 + 0.07 * longest)))
+    figure.set_figheight(figure.get_figheight() + 0.2 * ((len(arms) - 1) // fitting))
     figure.legend(
         handles=handles,
         loc="outside lower center",
@@ -181,4 +181,5 @@ def _add_legend(figure: Figure, arms: Sequence[tuple[Arm, set[int]]]) -> None:
 
 def _legend(arm: Arm, seeds: set[int]) -> str:
     low, high = min(seeds), max(seeds)
-    return f"{arm.label} (n = {low})" if low == high else f"{arm.label} (n = {low}–{high})"
+    label = shortened(arm.label)
+    return f"{label} (n = {low})" if low == high else f"{label} (n = {low}–{high})"

@@ -26,6 +26,11 @@ def style_axis(axis: Any, label: str) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(5))
 
 
+def shortened(label: str, most: int = 48) -> str:
+    """Return the label of an arm as a figure has room for; the page has all of it."""
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
 def line_style(dash: str) -> Any:
     """Return an SVG dash pattern ("" for solid) as matplotlib wants it."""
     return (0, tuple(float(n) for n in dash.split())) if dash else "-"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
+import matplotlib
 from matplotlib.figure import Figure
 
 from sibe.analysis.aggregate_figure import aggregate_figure
@@ -37,9 +38,10 @@ def write_report(roots: Sequence[Path], out: Path, at: int | None = None) -> Res
     results = compute_results(roots, at)
     files = text_files(results)
     vectors = {}
-    for name, figure in _figures(results):
-        files[f"{name}.png"] = picture(figure, "png")
-        files[f"{name}.svg"] = vectors[name] = picture(figure, "svg")
+    with matplotlib.rc_context({"text.parse_math": False}):  # a $ in a name is a $
+        for name, figure in _figures(results):
+            files[f"{name}.png"] = picture(figure, "png")
+            files[f"{name}.svg"] = vectors[name] = picture(figure, "svg")
     # The page last: once it is there, all is there.
     files[PAGE] = report_page(results, vectors, importlib.metadata.version("sibe"))
     for name, content in files.items():

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sibe.envs.tasks import BACKGROUNDS
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.training.run_directory import RunDirectory
@@ -163,6 +164,8 @@ def _check_config(config: dict[str, Any]) -> None:
         isinstance(value, int) for value in whole
     ):
         raise UserError("its config.json is not that of a run: a value has the wrong type")
+    if env["background"] not in BACKGROUNDS:  # it becomes part of file names
+        raise UserError(f"its config.json has an unknown background: {env['background']!r}")
 
 
 def _read_meta(path: Path) -> dict[str, Any]:

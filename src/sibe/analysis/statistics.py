@@ -111,6 +111,8 @@ def probability_of_improvement_interval(
         tasks = [_superiority(a, b) for a, b in zip(xs, ys, strict=True)]
         return np.asarray(np.mean(tasks, axis=0), dtype=np.float64)
 
+    if _too_few(x) or _too_few(y):
+        return Estimate(value, np.nan, np.nan)
     return _with_interval(value, draws, (*x, *y))
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 from sibe.experiments.estimate import Speed, Stopwatch, run_seconds
-from sibe.experiments.plan import build_config, count_updates, missing_methods, stand_in
+from sibe.experiments.plan import any_config, count_updates, missing_methods
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite
 from sibe.logs.console import duration
-from sibe.methods.registry import method_names
+from sibe.methods.registry import AGENTS
 from sibe.training.run import resolve
 
 
@@ -25,8 +26,7 @@ def describe_suites(
         runs = suite.runs()
         missing += [name for name in missing_methods(runs) if name not in missing]
         updates = sum(count_updates(suite, run, changes) for run in runs)
-        speed = suite_speed(suite, runs, changes, watch)
-        time = _time(sum(_seconds(suite, run, changes, speed) for run in runs) / jobs)
+        time = _time(sum(suite_seconds(suite, runs, changes, watch)) / jobs)
         lines.append(
             f"{suite.name:{width}s} {len(runs):5d} {updates:11d} {time:>9s}  {suite.about}"
         )
@@ -42,8 +42,8 @@ def describe_suite(
     jobs: int = 1,
 ) -> str:
     """Return a line per task and background, and the sum; ``runs`` is a part of ``suite``."""
-    speed = suite_speed(suite, runs, changes, watch)
-    cells = sorted(runs, key=_cell)
+    seconds = suite_seconds(suite, runs, changes, watch)
+    cells = sorted(zip(runs, seconds, strict=True), key=_cell_of_first)
     width = max(len(" ".join(_cell(run))) for run in runs)
     lines = [
         f"{suite.name} (preset {changes.preset or suite.preset}): {suite.about}",
@@ -51,36 +51,49 @@ def describe_suite(
         f"seeds: {', '.join(map(str, dict.fromkeys(run.seed for run in runs)))}",
         f"{'':{width}s} {'runs':>5s} {'updates each':>13s} {'time each':>10s}",
     ]
-    for cell, members in groupby(cells, _cell):
+    for cell, members in groupby(cells, _cell_of_first):
         group = list(members)
-        each = count_updates(suite, group[0], changes)
-        time = _time(_seconds(suite, group[0], changes, speed))
-        lines.append(f"{' '.join(cell):{width}s} {len(group):5d} {each:13d} {time:>10s}")
+        each = _range([count_updates(suite, run, changes) for run, _ in group], str)
+        time = _range([took for _, took in group], _time)
+        lines.append(f"{' '.join(cell):{width}s} {len(group):5d} {each:>13s} {time:>10s}")
     updates = sum(count_updates(suite, run, changes) for run in runs)
-    total = _time(sum(_seconds(suite, run, changes, speed) for run in runs) / jobs)
+    total = _time(sum(seconds) / jobs)
     lines.append(f"together: {len(runs)} runs, {updates} updates, time {total}")
     return "\n".join([*lines, *_notes(watch, jobs, missing_methods(runs))])
 
 
-def suite_speed(
+def suite_seconds(
     suite: Suite, runs: Sequence[Run], changes: Overrides, watch: Stopwatch | None
-) -> Speed | None:
-    """Measure the first of ``runs`` that this installation can do."""
+) -> list[float]:
+    """Estimate each of ``runs`` from the first of them with the same kind of agent."""
     if watch is None:
-        return None
-    known = (run for run in runs if run.variant.method in method_names())
-    run = next(known, stand_in(runs[0]))
-    return watch.speed(resolve(build_config(suite, run, changes)))
+        return [0.0] * len(runs)
+    speeds: dict[str, Speed] = {}
+    seconds = []
+    for run in runs:
+        config, kind = any_config(suite, run, changes), _agent(run)
+        if kind not in speeds:
+            speeds[kind] = watch.speed(resolve(config))
+        seconds.append(run_seconds(config, speeds[kind]))
+    return seconds
+
+
+def _agent(run: Run) -> str:
+    """Methods on SAC cost much the same; an agent of its own does not."""
+    return run.variant.method if run.variant.method in AGENTS else "sac"
 
 
 def _cell(run: Run) -> tuple[str, str]:
     return run.task, run.background
 
 
-def _seconds(suite: Suite, run: Run, changes: Overrides, speed: Speed | None) -> float:
-    if speed is None:
-        return 0.0
-    return run_seconds(build_config(suite, stand_in(run), changes), speed)
+def _cell_of_first(pair: tuple[Run, float]) -> tuple[str, str]:
+    return _cell(pair[0])
+
+
+def _range(values: Sequence[float], write: Callable[[Any], str]) -> str:
+    low, high = write(min(values)), write(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def _time(seconds: float) -> str:
@@ -92,8 +105,7 @@ def _notes(watch: Stopwatch | None, jobs: int, missing: Sequence[str]) -> list[s
     if watch is not None:
         at_a_time = "one run" if jobs == 1 else f"{jobs} runs"
         notes.append(
-            f"time: {at_a_time} at a time on this machine as busy as it is now, "
-            "from a few updates of one run"
+            f"time: {at_a_time} at a time on this machine as busy as it is now, from a few updates"
         )
     if missing:
         notes.append(f"not in this version of sibe: {', '.join(missing)}")

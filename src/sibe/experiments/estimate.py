@@ -1,7 +1,7 @@
 """How long a suite takes here: a few updates and a few env steps of one of its runs, measured.
 
-The time of a run is its updates, plus its environment steps (training and evaluation). Methods
-differ by less than tasks and presets do, so one run speaks for all of its suite.
+The time of a run is its updates, plus its environment steps (training and evaluation). Methods on
+SAC differ by less than tasks and presets do, so one run speaks for all of them in a suite.
 """
 
 from __future__ import annotations
@@ -94,12 +94,13 @@ def _time_env(trainer: Trainer) -> float:
     state, _ = trainer.env.reset(seed=1)
     trainer.replay.start(state[..., -3:])
     started = time.perf_counter()
-    for step in range(_ACTIONS):
+    steps = max(_ACTIONS, trainer.sampling.length)
+    for step in range(steps):
         action = rng.uniform(-1, 1, trainer.action_dim).astype("float32")
         state, reward, terminated, _, _ = trainer.env.step(action)
-        last = step == _ACTIONS - 1
+        last = step == steps - 1
         trainer.replay.add(action, float(reward), float(not terminated), state[..., -3:], last=last)
-    return (time.perf_counter() - started) / _ACTIONS
+    return (time.perf_counter() - started) / steps
 
 
 def _time_updates(trainer: Trainer) -> float:

@@ -85,7 +85,13 @@ def stand_in(run: Run) -> Run:
 
 def count_updates(suite: Suite, run: Run, overrides: Overrides) -> int:
     """Return the gradient updates of a run, also of a method that is not installed."""
-    return updates_per_run(build_config(suite, stand_in(run), overrides))
+    return updates_per_run(any_config(suite, run, overrides))
+
+
+def any_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
+    """Return the config of a run; of a method that is not installed, that of plain SAC."""
+    known = run.variant.method in method_names()
+    return build_config(suite, run if known else stand_in(run), overrides)
 
 
 def plan(suite: Suite, runs: Sequence[Run], overrides: Overrides, root: Path) -> list[PlannedRun]:
@@ -108,14 +114,13 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
     result must not depend on how many runs were beside it on the day it was resumed.
     """
     config = planned.config
-    there: dict[str, Any] = {}
-    if (planned.path / "config.json").exists():
-        there = RunDirectory.read_config(planned.path)
+    exists = (planned.path / "config.json").exists()
+    there: dict[str, Any] = RunDirectory.read_config(planned.path) if exists else {}
     if not config.threads:
         config = replace(config, threads=there.get("threads", threads))
     if given.device in (None, "auto"):
         config = replace(config, device=there.get("device", device))
-    difference = first_difference(there, as_stored(config)) if there else None
+    difference = first_difference(there, as_stored(config)) if exists else None
     if difference is not None:
         name, old, new = difference
         raise UserError(

@@ -19,6 +19,7 @@ from sibe.agents.build import build_agent
 from sibe.config import RunConfig, sampling
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
+from sibe.logs.csv_log import read_csv
 from sibe.replay.episodes import Episode, episode_path, prune, read_episode, write_episode
 from sibe.replay.replay import Replay
 from sibe.training import checkpoint
@@ -220,6 +221,7 @@ class Trainer:
         folder = self.directory.checkpoints
         found = checkpoint.load_newest(folder, map_location="cpu", report=self.recorder.say)
         if found is None:
+            self._refuse_to_lose_logs()
             self.recorder.rewind({})
             prune(self.directory.replay, set())
             return
@@ -235,6 +237,19 @@ class Trainer:
         self.recorder.rewind(state["logs"])
         prune(self.directory.replay, checkpoint.needed_episodes(folder))
         self.recorder.say(f"continuing at env_step {env_step}")
+
+    def _refuse_to_lose_logs(self) -> None:
+        """A run whose checkpoints were taken away must not begin anew over its results."""
+        try:
+            frames = read_csv(self.directory.path / "train.csv")["frame"]
+        except (UserError, KeyError):  # none yet, or cut short by a kill: nothing to lose
+            return
+        # One episode may end between the moment a checkpoint is due and the checkpoint.
+        if (frames >= self.next_checkpoint).sum() > 1:
+            raise UserError(
+                f"{self.directory.path} has results but no checkpoint to go on from: put its "
+                "checkpoints back, or choose another folder"
+            )
 
     def _read_episode(self, number: int) -> Episode:
         return read_episode(episode_path(self.directory.replay, number))
