@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from method_inputs import random_latents, seeded
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -35,20 +36,13 @@ SMALL: dict[str, dict[str, Any]] = {
 NAMES = [name for name in SMALL if name != "sibe"]  # it has tests of its own
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def build(name: str, seed: int = 3, **changes: Any) -> Any:
     config = METHODS[name].config(**{**SMALL[name], **changes})
     return build_method(name, config, D, A, generator=seeded(seed))
 
 
 def inputs(length: int = 2, batch: int = 5, seed: int = 1) -> Latents:
-    generator = seeded(seed)
-    c, c_next = torch.randn(2, length, batch, D, generator=generator)
-    action = torch.rand(length, batch, A, generator=generator) * 2 - 1
-    return Latents(c.requires_grad_(), c_next, action, torch.zeros(length, batch))
+    return random_latents(D, A, length, batch, seed)
 
 
 def learn(method: Method, batches: list[Latents], lr: float = 1e-3) -> list[MethodOutput]:

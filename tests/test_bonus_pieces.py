@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from method_inputs import seeded
 from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
@@ -18,10 +19,6 @@ from sibe.nn.mlp import mlp
 from sibe.nn.neighbours import nearest_distances
 from sibe.nn.running import RunningMoments
 from sibe.nn.sinkhorn import sinkhorn
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from method_inputs import seeded
 from torch import Tensor
 
 from sibe.agents import losses
@@ -32,10 +33,6 @@ ACTIONS, BATCH = 2, 8
 SAC_METHODS = [name for name, entry in METHODS.items() if isinstance(entry, Entry)]
 WITH_BONUS = [name for name in SAC_METHODS if METHODS[name].bonus_field is not None]
 every_method = pytest.mark.parametrize("name", SAC_METHODS)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make_config(name: str) -> RunConfig:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from method_inputs import seeded
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TransformedDistribution, kl_divergence
 from torch.distributions.transforms import TanhTransform
@@ -29,10 +30,6 @@ from sibe.nn.gaussian import (
 )
 from sibe.nn.init import orthogonal_
 from sibe.nn.mlp import mlp
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def images(*shape: int) -> Tensor:

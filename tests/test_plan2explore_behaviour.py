@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from method_inputs import seeded
 from torch import Tensor
 
 from sibe.agents.plan2explore.agent import Plan2Explore
@@ -21,10 +22,6 @@ from sibe.presets import preset_config
 from sibe.replay.chunk import Chunk
 
 ACTIONS = 2
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make_config(**changes: Any) -> RunConfig:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from method_inputs import seeded
 from torch import Tensor
 from torch.distributions import Independent, Normal, kl_divergence
 
@@ -22,10 +23,6 @@ from sibe.presets import preset_config
 from sibe.replay.chunk import Chunk
 
 ACTIONS = 2
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def small(**changes: object) -> Plan2ExploreConfig:

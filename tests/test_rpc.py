@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from method_inputs import seeded
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
@@ -21,10 +22,6 @@ from sibe.replay.chunk import Chunk
 
 D, A, LATENT = 6, 2, 4
 SMALL = RPCConfig(latent=LATENT, hidden=16, lambda_init=0.25)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make_method(**changes: Any) -> RPC:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from method_inputs import move_weights, random_latents, seeded
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
@@ -23,30 +24,19 @@ D, A, LATENT = 6, 2, 4
 SMALL = SIBEConfig(latent=LATENT, hidden=16)
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def small(**changes: Any) -> SIBEConfig:
     return replace(SMALL, **changes)
 
 
 def inputs(length: int = 2, batch: int = 5, seed: int = 1) -> Latents:
-    generator = seeded(seed)
-    c, c_next = torch.randn(2, length, batch, D, generator=generator)
-    action = torch.rand(length, batch, A, generator=generator) * 2 - 1
-    reward = torch.rand(length, batch, generator=generator)
-    return Latents(c.requires_grad_(), c_next, action, reward)
+    return random_latents(D, A, length, batch, seed)
 
 
 def bottleneck(config: SIBEConfig = SMALL, *, apart: bool = True) -> SequentialBottleneck:
     """A model whose targets have moved away from their online networks, unless told not to."""
     model = SequentialBottleneck(D, A, config, generator=seeded(3))
     if apart:
-        generator = seeded(4)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        move_weights(model)
     return model
 
 
