@@ -189,6 +189,7 @@ def test_a_dollar_in_a_name_is_a_dollar(tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "1", config, env_steps=20_000)
     write_report([tmp_path / "runs"], tmp_path / "out")
     assert "frac" in (tmp_path / "out" / "curves_clean.svg").read_text()
+    assert r"a\$\textbackslash{}frac\$b" in (tmp_path / "out" / "table.tex").read_text()
 
 
 def test_one_seed_is_said_to_be_one(tmp_path: Path) -> None:

@@ -42,6 +42,16 @@ def test_finds_runs_under_several_roots(tmp_path: Path) -> None:
     assert len(run.episodes["frame"]) == 50 and "kl" in run.training
 
 
+def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    small(tmp_path / "elsewhere" / "run")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(root)
+    runs, left_out = read_runs([root])
+    assert [run.name for run in runs] == ["root/linked/run"] and not left_out
+
+
 def test_results_folder_needs_config_and_evaluations_only(tmp_path: Path) -> None:
     run = small(tmp_path / "results" / "seed1")
     for name in ("meta.json", "train.csv", "eval_episodes.csv"):

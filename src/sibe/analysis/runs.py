@@ -124,7 +124,12 @@ def _find(roots: Sequence[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _candidates(root: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(root):
+    been: set[str] = set()
+    for place, folders, files in os.walk(root, followlinks=True):
+        if (real := os.path.realpath(place)) in been:  # a link that leads back
+            folders.clear()
+            continue
+        been.add(real)
         if "config.json" in files or any(log in files for log in _LOGS):
             folders.clear()  # what is below belongs to this run
             yield Path(place)

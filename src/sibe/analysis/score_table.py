@@ -136,15 +136,19 @@ def steps_text(env_step: int) -> str:
 def markdown_table(table: ScoreTable) -> str:
     """Return the table as Markdown."""
     lines = [
-        "| " + " | ".join(["setting", "task", "origin", *table.columns]) + " |",
+        "| " + " | ".join(["setting", "task", "origin", *map(_cell, table.columns)]) + " |",
         "|" + "---|" * (3 + len(table.columns)),
     ]
     for row in table.rows:
         cells = [_markdown_cell(entry, row) for entry in row.entries]
         origin = f"*{row_label(row)}*" if row.origin == "paper" else row_label(row)
-        place = [SETTINGS.get(row.background, row.background), row.task, origin]
+        place = [SETTINGS.get(row.background, row.background), _cell(row.task), origin]
         lines.append("| " + " | ".join([*place, *cells]) + " |")
     return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
 
 
 def _markdown_cell(entry: Entry | None, row: Row) -> str:
@@ -186,6 +190,16 @@ def _latex_cell(entry: Entry | None, row: Row) -> str:
 
 
 def _latex(text: str) -> str:
-    for plain, escaped in (("\\", r"\textbackslash "), ("_", r"\_"), ("%", r"\%"), ("&", r"\&")):
-        text = text.replace(plain, escaped)
-    return text.replace("#", r"\#").replace("±", r"$\pm$").replace("×", r"$\times$")
+    return text.translate(_LATEX)
+
+
+_LATEX = str.maketrans(
+    {
+        **{character: "\\" + character for character in "_%&#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\^{}",
+        "~": r"\~{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+    }
+)
