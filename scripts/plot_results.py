@@ -28,6 +28,7 @@ COLOURS = {
     "rnd": "#8c6d31",
     "plan2explore": "#222222",
 }
+FULL = 100_000  # env steps of a finished run
 Run = dict[str, Any]
 
 
@@ -37,7 +38,9 @@ def draw_returns(axis: Any, folder: Path) -> None:
         runs: list[Run] = [read_csv(path) for path in sorted((folder / method).glob("*/eval.csv"))]
         last = [float(run["episode_reward"][-1]) for run in runs]
         minutes = np.mean([run["total_time"][-1] for run in runs]) / 60
+        steps = {int(run["frame"][-1]) for run in runs}
         seeds = " | ".join(f"{value:.0f}" for value in last)
+        seeds += "".join(f" (at {step})" for step in steps if step < FULL)
         print(f"| {folder.name} | {method} | {seeds} | {np.mean(last):.0f} | {minutes:.1f} |")
         colour = COLOURS[method]
         for run in runs:
