@@ -6,6 +6,7 @@ their own. Drivers are processes of the command line, as users have them.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import signal
@@ -81,7 +82,9 @@ def test_a_client_address_is_refused() -> None:
         ray_engine.connect("ray://head:10001")
 
 
-@pytest.mark.parametrize("flags", [{"jobs": 0}, {"cpus": 0}, {"gpus": -1}])
+@pytest.mark.parametrize(
+    "flags", [{"jobs": 0}, {"cpus": 0}, {"gpus": -1}, {"cpus": math.nan}, {"gpus": math.inf}]
+)
 def test_bad_numbers_are_refused_before_anything_is_started(flags: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="must be"):
         ray_engine.RayEngine("127.0.0.1:1", **flags)

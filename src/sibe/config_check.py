@@ -11,47 +11,35 @@ from sibe.methods.registry import AGENTS
 MOST_THREADS = 1024
 
 
-def _positive(config: RunConfig) -> dict[str, float]:
-    env, schedule = config.env, config.schedule
-    return {
-        "size": env.size,
-        "stack": env.stack,
-        "action-repeat": env.action_repeat,
-        "env-steps": schedule.env_steps,
-        "initial-steps": schedule.initial_steps,
-        "eval-every": schedule.eval_every,
-        "eval-episodes": schedule.eval_episodes,
-        "checkpoint-every": schedule.checkpoint_every,
-    }
+_POSITIVE = {
+    "env": ("size", "stack", "action_repeat"),
+    "schedule": (
+        *("env_steps", "initial_steps", "eval_every", "eval_episodes"),
+        "checkpoint_every",
+    ),
+}
+_POSITIVE_IN_SAC = {
+    "encoder": ("features", "filters", "lr"),
+    "sac": (
+        *("hidden", "chunk", "method_batch", "lr", "temperature_lr", "init_temperature"),
+        *("actor_every", "target_every"),
+    ),
+}
 
 
-def _positive_in_sac(config: RunConfig) -> dict[str, float]:
-    sac, encoder = config.sac, config.encoder
-    return {
-        "encoder.features": encoder.features,
-        "encoder.filters": encoder.filters,
-        "encoder.lr": encoder.lr,
-        "sac.hidden": sac.hidden,
-        "sac.chunk": sac.chunk,
-        "sac.method-batch": sac.method_batch,
-        "sac.lr": sac.lr,
-        "sac.temperature-lr": sac.temperature_lr,
-        "sac.init-temperature": sac.init_temperature,
-        "sac.actor-every": sac.actor_every,
-        "sac.target-every": sac.target_every,
-        **{f"encoder.strides[{i}]": stride for i, stride in enumerate(encoder.strides)},
-    }
-
-
-def _refuse_unless_positive(values: dict[str, float]) -> None:
-    for flag, value in values.items():
-        if not 0 < value < math.inf:
-            raise UserError(f"--{flag} must be above 0 and finite, not {value}")
+def _refuse_unless_positive(config: RunConfig, parts: dict[str, tuple[str, ...]]) -> None:
+    for part, names in parts.items():
+        prefix = "" if part in ("env", "schedule") else f"{part}."
+        for name in names:
+            value = getattr(getattr(config, part), name)
+            if not 0 < value < math.inf:
+                flag = prefix + name.replace("_", "-")
+                raise UserError(f"--{flag} must be above 0 and finite, not {value}")
 
 
 def check(config: RunConfig) -> None:
     """Refuse values that cannot work, naming the flag and what it takes."""
-    _refuse_unless_positive(_positive(config))
+    _refuse_unless_positive(config, _POSITIVE)
     if config.method in AGENTS:
         _check_agent(config)
     else:
@@ -69,7 +57,9 @@ def check(config: RunConfig) -> None:
 
 
 def _check_sac(config: RunConfig) -> None:
-    _refuse_unless_positive(_positive_in_sac(config))
+    _refuse_unless_positive(config, _POSITIVE_IN_SAC)
+    if min(config.encoder.strides) < 1:
+        raise UserError(f"--encoder.strides must be 1 or more, not {config.encoder.strides}")
     fractions = {
         "encoder.tau": config.encoder.tau,
         "sac.tau": config.sac.tau,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from dataclasses import dataclass, field, replace
@@ -115,10 +114,11 @@ class RunSuite:
         from sibe.experiments.plan import settle
 
         if self.engine == "ray":
-            for flag, value in (("cpus", self.cpus_per_run), ("gpus", self.gpus_per_run)):
-                if value is not None and not 0 <= value < math.inf:
-                    raise UserError(f"--{flag}-per-run must be 0 or more and finite, not {value}")
-            threads = max(1, int(self.cpus_per_run or 1))
+            from sibe.experiments.ray_engine import check_share
+
+            cpus = 1 if self.cpus_per_run is None else self.cpus_per_run
+            check_share(cpus, self.gpus_per_run)
+            threads = max(1, int(cpus))
             device = "cuda" if self.gpus_per_run > 0 else "cpu"
         else:
             from sibe.experiments.local_engine import threads_per_job

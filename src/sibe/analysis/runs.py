@@ -107,15 +107,12 @@ def read_runs(roots: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
 
 def _find(roots: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     """Yield each folder that is, or should be, a run, once, and its name."""
-    seen: set[Path] = set()
+    been: set[str] = set()
     names: set[str] = set()
     for root in roots:
         if not root.is_dir():
             raise UserError(f"{root} is not a folder: give run directories, or folders of them")
-        for folder in sorted(_candidates(root)):
-            if (real := folder.resolve()) in seen:
-                continue
-            seen.add(real)
+        for folder in _candidates(root, been):
             name = _name(root, folder)
             while name in names:  # two roots of one name
                 name += "′"
@@ -123,13 +120,13 @@ def _find(roots: Sequence[Path]) -> Iterator[tuple[Path, str]]:
             yield folder, name
 
 
-def _candidates(root: Path) -> Iterator[Path]:
-    been: set[str] = set()
+def _candidates(root: Path, been: set[str]) -> Iterator[Path]:
     for place, folders, files in os.walk(root, followlinks=True):
-        if (real := os.path.realpath(place)) in been:  # a link that leads back
+        if (real := os.path.realpath(place)) in been:  # of another root, or a link that leads back
             folders.clear()
             continue
         been.add(real)
+        folders.sort()
         if "config.json" in files or any(log in files for log in _LOGS):
             folders.clear()  # what is below belongs to this run
             yield Path(place)

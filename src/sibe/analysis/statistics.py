@@ -111,9 +111,7 @@ def probability_of_improvement_interval(
         tasks = [_superiority(a, b) for a, b in zip(xs, ys, strict=True)]
         return np.asarray(np.mean(tasks, axis=0), dtype=np.float64)
 
-    if _too_few(x) or _too_few(y):
-        return Estimate(value, np.nan, np.nan)
-    return _with_interval(value, draws, (*x, *y))
+    return _with_interval(value, draws, x, y)
 
 
 def performance_profile(
@@ -153,9 +151,9 @@ def _too_few(scores: Sequence[ArrayLike]) -> bool:
 
 
 def _with_interval(
-    value: float, draws: Callable[[], Floats], scores: Sequence[ArrayLike]
+    value: float, draws: Callable[[], Floats], *arms: Sequence[ArrayLike]
 ) -> Estimate:
-    if _too_few(scores):
+    if any(map(_too_few, arms)):
         return Estimate(value, np.nan, np.nan)
     low, high = np.quantile(draws(), _tails(0.95))
     return Estimate(value, float(low), float(high))

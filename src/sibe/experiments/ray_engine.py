@@ -8,6 +8,7 @@ A cluster of our own listens on the loopback interface only and has a token of i
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -25,6 +26,15 @@ _HELLO = 30.0  # seconds for a whole handshake with it, Ray's own start-up inclu
 _CANCEL = 8.0  # seconds for cancelled tasks to end their processes
 _STORE = 80 * 1024**2  # bytes of shared memory: a job and its answer are small
 _ALL = 1_000_000
+
+
+def check_share(cpus: float, gpus: float) -> None:
+    """Refuse what no run can be given of a node."""
+    if not 0 < cpus < math.inf or not 0 <= gpus < math.inf:
+        raise UserError(
+            "--cpus-per-run must be above 0 and --gpus-per-run not negative, both finite, "
+            f"not {cpus:g} and {gpus:g}"
+        )
 
 
 class RayEngine:
@@ -45,8 +55,7 @@ class RayEngine:
     ) -> None:
         if jobs is not None and jobs < 1:
             raise UserError(f"--jobs must be at least 1, not {jobs}")
-        if not cpus > 0 or gpus < 0:
-            raise UserError("--cpus-per-run must be above 0 and --gpus-per-run not negative")
+        check_share(cpus, gpus)
         self.capacity = jobs or _ALL
         self._ray = connect(address)
         try:

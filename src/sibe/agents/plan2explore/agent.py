@@ -176,8 +176,8 @@ class Plan2Explore:
 
     def policy_networks(self) -> dict[str, nn.Module]:
         """Return what acting and embedding need, by name: what an export holds."""
-        kept = (name for name in self.networks() if not name.endswith(("ensemble", "value")))
-        return {name: self.networks()[name] for name in kept}
+        networks = self.networks().items()
+        return {name: one for name, one in networks if not name.endswith(("ensemble", "value"))}
 
     def _modules(self) -> dict[str, Any]:
         names = ("model", "ensemble", "model_optimizer", "ensemble_optimizer")
