@@ -13,7 +13,8 @@ from itertools import pairwise
 
 from sibe.config import RunConfig
 from sibe.methods.sibe import SIBEConfig
-from sibe.nn.encoder import KERNEL, conv_size
+from sibe.nn.convolution import KERNEL
+from sibe.nn.encoder import conv_size
 
 
 def linear_macs(sizes: Sequence[int]) -> int:

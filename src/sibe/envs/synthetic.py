@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sibe.cache import cache_folder
 from sibe.envs.clips import ClipBank, Footage, write_bank
 from sibe.errors import UserError
 
@@ -47,7 +48,7 @@ def synthetic_bank(cache: Path | None = None) -> ClipBank:
     Args:
         cache: where it is kept; ``$XDG_CACHE_HOME/sibe`` or ``~/.cache/sibe`` if not given.
     """
-    folder = (cache or _cache()) / f"synthetic-v{GENERATOR}"
+    folder = (cache or cache_folder()) / f"synthetic-v{GENERATOR}"
     try:
         if not folder.exists():
             write_bank(folder, _footage(), _split, kind="synthetic", size=SIZE)
@@ -60,12 +61,6 @@ def synthetic_bank(cache: Path | None = None) -> ClipBank:
         return ClipBank.open(folder)
     except UserError as error:
         raise UserError(f"{folder} is damaged: delete it, it will be made again") from error
-
-
-def _cache() -> Path:
-    # The XDG specification has relative paths ignored.
-    root = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (root if root.is_absolute() else Path(os.path.expanduser("~/.cache"))) / "sibe"
 
 
 def _footage() -> Iterator[Footage]:

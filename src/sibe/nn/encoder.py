@@ -12,12 +12,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sibe.errors import UserError
+from sibe.nn.convolution import KERNEL, ConvolutionReLU, convolve_relu
 from sibe.nn.init import orthogonal_
-
-KERNEL = 3
 
 
 def conv_size(size: int | tuple[int, int], strides: Sequence[int]) -> tuple[int, int]:
@@ -58,11 +56,8 @@ class Encoder(nn.Module):
         height, width = conv_size(size, strides)
         self.features = features
         self.tanh, self.center = tanh, center
-        self.first = nn.Conv2d(channels, filters, KERNEL, strides[0])
-        self.rest = nn.Sequential(nn.ReLU(inplace=True))
-        for stride in strides[1:]:
-            self.rest.append(nn.Conv2d(filters, filters, KERNEL, stride))
-            self.rest.append(nn.ReLU(inplace=True))
+        self.first = ConvolutionReLU(channels, filters, strides[0])
+        self.rest = nn.Sequential(*(ConvolutionReLU(filters, filters, s) for s in strides[1:]))
         self.project = nn.Linear(height * width * filters, features)
         self.norm = nn.LayerNorm(features)
         orthogonal_(self, generator, smooth=smooth)
@@ -70,16 +65,14 @@ class Encoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions."""
         leading = pixels.shape[:-3]
-        maps = pixels.reshape(-1, *pixels.shape[-3:]).to(self.project.weight.dtype)
         # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
-        maps = maps.permute(0, 3, 1, 2)
+        maps = pixels.reshape(-1, *pixels.shape[-3:]).permute(0, 3, 1, 2)
         # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
         weight, bias = self.first.weight / 255, self.first.bias
+        assert bias is not None
         if self.center:  # w · (x / 255 - 1/2), by the bias for the same reason
-            assert bias is not None
             bias = bias - 127.5 * weight.sum((1, 2, 3))
-        maps = F.conv2d(maps, weight, bias, self.first.stride)
-        maps = self.rest(maps)
+        maps = self.rest(convolve_relu(maps, weight, bias, self.first.stride[0]))
         # Flattened in the order it lies in memory; this only permutes the FC layer's inputs.
         c: Tensor = self.norm(self.project(maps.permute(0, 2, 3, 1).flatten(1)))
         return (c.tanh() if self.tanh else c).reshape(*leading, self.features)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sibe.kernels import crops
 from sibe.replay.ring import Index
 
 Bytes = NDArray[np.uint8]
@@ -93,6 +94,10 @@ class FrameStore:
         number, stack = slots.shape
         area, depth, spill = height * width, stack * channels, self._spill
         out = self._buffers.lend(number * area * depth + spill)
+        stacks = torch.from_numpy(out)[: out.size - spill].view(number, height, width, depth)
+        if channels == 3 and crops.available():
+            crops.stack_crops(self._frames, slots, shifts, stacks.numpy())
+            return stacks
         pixels = out[: out.size - spill].reshape(-1, depth)
         places = [
             np.ndarray((number * area,), self._word, out, k * channels, (depth,))
@@ -109,7 +114,7 @@ class FrameStore:
             for place, frame in zip(places, flat, strict=True):
                 place[here] = frame
             pixels[here, :spill] = flat[0].view(np.uint8).reshape(flat.shape[1], -1)[:, :spill]
-        return torch.from_numpy(out)[: out.size - spill].view(number, height, width, depth)
+        return stacks
 
 
 class _Buffers:

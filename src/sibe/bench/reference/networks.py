@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from sibe.config import RunConfig
 from sibe.methods.sibe import SIBEConfig
-from sibe.nn.encoder import KERNEL, conv_size
+from sibe.nn.convolution import KERNEL
+from sibe.nn.encoder import conv_size
 from sibe.nn.gaussian import bounded_log_std, soft_log_std
 
 

@@ -1,0 +1,96 @@
+"""Convolutions with a 3×3 kernel: what of them this machine does faster by ``kernels.c``.
+
+PyTorch's convolutions are at the processor's limit going forward, but with AVX2 their weight
+gradient runs at a third of it, and bytes must become floats in memory first. With AVX-512 PyTorch
+has other kernels; there, nothing here is used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import torch
+from torch import Tensor
+
+from sibe.kernels.library import at, library
+
+KERNEL = 3
+FILTERS = 16
+"""The number of filters must be a multiple of this."""
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            *("images", "height", "width", "channels"),
+            *("stride", "out_height", "out_width", "filters"),
+        )
+    )
+
+
+@functools.cache
+def available() -> bool:
+    """Whether this machine has the functions and gains by them."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX2" and library() is not None
+
+
+def out_side(side: int, stride: int) -> int:
+    """Return what a convolution leaves of a ``side`` of an image."""
+    return (side - KERNEL) // stride + 1
+
+
+def convolve_bytes(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
+    """Convolve images of bytes, and put the result through ReLU.
+
+    Args:
+        x: uint8 ``[N, C, H, W]``, channels last in memory.
+        weight: float32 ``[F, C, 3, 3]``.
+        bias: float32 ``[F]``, contiguous.
+        stride: of the kernel, both ways.
+
+    Returns:
+        float32 ``[N, F, h, w]``, channels last in memory.
+    """
+    images, _, height, width = x.shape
+    size = (images, len(weight), out_side(height, stride), out_side(width, stride))
+    y = torch.empty(size, memory_format=torch.channels_last)
+    filters = weight.permute(2, 3, 1, 0).contiguous()  # [3, 3, C, F]
+    _functions().sibe_convolve_bytes(at(x), at(filters), at(bias), at(y), *_shape(x, y, stride))
+    return y
+
+
+def weight_gradient(
+    x: Tensor, gradient: Tensor, stride: int, y: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of weight ``[F, C, 3, 3]`` and bias ``[F]`` of a convolution.
+
+    Args:
+        x: its input, uint8 or float32 ``[N, C, H, W]``, channels last in memory.
+        gradient: of its output, float32 ``[N, F, h, w]``, channels last in memory.
+        stride: of the kernel, both ways.
+        y: if given, a ReLU followed, this is what it returned and ``gradient`` belongs to that.
+    """
+    channels, filters = x.shape[1], gradient.shape[1]
+    # A sum of each thread's own; the bias comes last.
+    sums = torch.zeros(torch.get_num_threads(), KERNEL**2 * channels + 1, filters)
+    of_bytes = int(x.dtype == torch.uint8)
+    where = (at(x), of_bytes, at(gradient), None if y is None else at(y), at(sums))
+    _functions().sibe_weight_gradient(*where, *_shape(x, gradient, stride))
+    total = sums.sum(0)
+    weight = total[:-1].view(KERNEL, KERNEL, channels, filters).permute(3, 2, 0, 1)
+    return weight, total[-1]
+
+
+def _shape(x: Tensor, y: Tensor, stride: int) -> tuple[object, int]:
+    """Return the last arguments of each function: the sizes, and how many threads."""
+    (images, channels, *size), (_, filters, *out_size) = x.shape, y.shape
+    shape = _Shape(images, *size, channels, stride, *out_size, filters)
+    return ctypes.byref(shape), torch.get_num_threads()
+
+
+def _functions() -> ctypes.CDLL:
+    found = library()
+    assert found is not None
+    return found
