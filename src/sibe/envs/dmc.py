@@ -62,6 +62,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         cameras = self.physics.model.ncam
         if not -1 <= self.camera < cameras:
             raise UserError(f"{task} has cameras 0 to {cameras - 1} (-1 is free), not {camera}")
+        self._simulator_steps = round(self.dm_env.control_timestep() / self.physics.timestep())
         limits = self.dm_env.action_spec()
         low, high = np.broadcast_arrays(limits.minimum, limits.maximum, np.empty(limits.shape))[:2]
         bounded = np.abs(high) < 1e9  # an unlimited actuator is given ±1e10: take ±1
@@ -110,17 +111,26 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         """Repeat the action, sum the rewards, render once; ``info["env_steps"]`` counts repeats."""
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         control = self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
-        reward, env_steps = 0.0, 0
-        for _ in range(self.action_repeat):
-            now = self.dm_env.step(control)
-            reward += float(now.reward or 0.0)
+        reward, env_steps, discount = 0.0, 0, None
+        while env_steps < self.action_repeat and discount is None:
+            reward += self._control_step(control)
             env_steps += 1
-            if now.last() or self._control_steps + env_steps >= TIME_LIMIT:
-                break
+            if self._control_steps + env_steps >= TIME_LIMIT:
+                discount = 1.0
+            else:
+                discount = self.dm_env.task.get_termination(self.physics)
         self._control_steps += env_steps
-        terminated = bool(now.last() and now.discount == 0.0)
-        truncated = not terminated and bool(now.last() or self._control_steps >= TIME_LIMIT)
+        terminated = discount == 0.0
+        truncated = discount is not None and not terminated
         return self._observe(), reward, terminated, truncated, {"env_steps": env_steps}
+
+    def _control_step(self, control: npt.NDArray[np.float64]) -> float:
+        """Do what ``dm_env.step`` does but for the observation: nobody looks at it."""
+        task, physics = self.dm_env.task, self.physics
+        task.before_step(control, physics)
+        physics.step(self._simulator_steps)
+        task.after_step(physics)
+        return float(task.get_reward(physics) or 0.0)
 
     def render(self) -> Frame | None:
         """Return the newest frame."""

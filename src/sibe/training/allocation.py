@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_HALF_GIGABYTE = 1 << 29
+_LARGEST, _NEVER = 2**31 - 1, -1
 
 
 def keep_memory() -> bool:
@@ -18,6 +18,4 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    return bool(
-        mallopt(_M_MMAP_THRESHOLD, _HALF_GIGABYTE) and mallopt(_M_TRIM_THRESHOLD, _HALF_GIGABYTE)
-    )
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
