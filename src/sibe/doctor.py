@@ -63,6 +63,17 @@ def check_torch() -> str:
     return f"torch {torch.__version__}, {device}, {torch.get_num_threads()} threads"
 
 
+def check_kernels() -> str:
+    """What is compiled for this processor; nothing depends on it but speed."""
+    from sibe.kernels import convolution, library
+
+    found = library.find()
+    if found.library is None:
+        return f"none, so learning on the CPU takes longer ({' '.join(found.reason.split())})"
+    use = "convolutions and sampling" if convolution.available() else "sampling"
+    return f"{found.reason}, for {use}"
+
+
 def check_memory(preset: str) -> str:
     """The replay of the preset fits into memory and onto the disk."""
     import psutil
@@ -117,6 +128,7 @@ def examine(preset: str) -> int:
         ("versions", check_versions),
         ("rendering", check_rendering),
         ("torch", check_torch),
+        ("kernels", check_kernels),
         ("memory", lambda: check_memory(preset)),
         ("video", check_video),
     ]

@@ -137,6 +137,8 @@ def collect_meta() -> dict[str, Any]:
     """Return what a result depends on beside its config: versions, machine, revision, command."""
     import torch
 
+    from sibe.kernels import convolution
+
     cuda = torch.cuda.is_available()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -148,6 +150,7 @@ def collect_meta() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
+        "kernels": convolution.available(),  # sums in another order than PyTorch's
         "device": f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu",
         "MUJOCO_GL": os.environ.get("MUJOCO_GL"),
     }
