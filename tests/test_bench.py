@@ -306,6 +306,8 @@ def test_interleave_takes_turns_and_repeats_short_work() -> None:
 def test_a_row_takes_the_median_of_the_ratios() -> None:
     row = timed_row("x", {"ours": [1.0, 2.0, 10.0], "usual": [4.0, 6.0, 10.0]}, limit=1.0)
     assert (row.ours, row.usual, row.ratio, row.of_limit) == (2.0, 6.0, 3.0, 0.5)
+    row = timed_row("x", {"ours": [1.0, 2.0, 10.0], "limit": [0.5, 1.5, 2.0]})  # in turns
+    assert (row.limit, row.of_limit, row.usual) == (1.5, 0.5, None)
 
 
 def test_the_machine_is_the_best_that_was_seen(bench: Bench) -> None:
@@ -365,7 +367,8 @@ def test_update_section(bench: Bench) -> None:
     check_section(section, 2, 3, usual=True)
     for row in section.rows:
         assert len(row.samples["ours"]) == len(row.samples["usual"]) == QUICK.pairs
-        assert row.limit is not None and row.of_limit == pytest.approx(row.limit / row.ours)
+        limits = np.divide(row.samples["limit"], row.samples["ours"])
+        assert len(limits) == QUICK.pairs and row.of_limit == pytest.approx(np.median(limits))
 
 
 def test_size_section(bench: Bench) -> None:

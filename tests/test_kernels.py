@@ -69,6 +69,10 @@ def inputs(shape: tuple[int, ...], *, bytes_: bool) -> tuple[Tensor, Tensor, Ten
     return x, weight, torch.randn(filters, generator=seeded(2)), stride
 
 
+def channels_last(tensor: Tensor) -> Tensor:
+    return tensor.contiguous(memory_format=torch.channels_last)
+
+
 def close(ours: Tensor, exact: Tensor) -> None:
     """Equal but for the rounding of float32 sums: 1e-5 of the largest."""
     atol = 1e-5 * float(exact.detach().abs().max())
@@ -88,24 +92,23 @@ def test_bytes_are_convolved_as_pytorch_convolves_doubles(shape, threads) -> Non
 
 @compiled
 @pytest.mark.parametrize("bytes_", [True, False])
-@pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_of_weight_and_bias_are_autograds_in_doubles(
-    shape, masked, bytes_, threads
-) -> None:
+def test_gradients_of_weight_and_bias_are_autograds_in_doubles(shape, bytes_, threads) -> None:
     x, weight, bias, stride = inputs(shape, bytes_=bytes_)
     exact = [weight.double().requires_grad_(), bias.double().requires_grad_()]
-    y = F.conv2d(x.double(), *exact, stride)
-    y = y.relu() if masked else y
-    gradient = torch.randn(y.shape, generator=seeded(3)).contiguous(
-        memory_format=torch.channels_last
-    )
+    linear = F.conv2d(x.double(), *exact, stride)
+    linear.retain_grad()
+    y = linear.relu()
+    gradient = channels_last(torch.randn(y.shape, generator=seeded(3)))
     (y * gradient).sum().backward()
-    seen = y.detach().float().contiguous(memory_format=torch.channels_last) if masked else None
-    ours = convolution.weight_gradient(x, gradient, stride, seen)
-    for mine, other in zip(ours, exact, strict=True):
+    y, passed = channels_last(y.detach().float()), torch.empty_like(gradient)
+    ours = convolution.weight_gradient(x, gradient, y, stride, passed=passed)
+    assert linear.grad is not None and torch.equal(passed, linear.grad.float())
+    again = convolution.weight_gradient(x, gradient, y, stride)
+    for mine, same, other in zip(ours, again, exact, strict=True):
         assert other.grad is not None
         close(mine, other.grad)
+        assert torch.equal(mine, same)
 
 
 @compiled
@@ -137,7 +140,7 @@ def test_what_is_not_a_number_passes_and_is_not_hidden_by_the_relu(threads) -> N
     assert y[:, 3].isnan().all()
     assert not y[:, :3].isnan().any()
     gradient = torch.ones_like(y)
-    of_weight, _ = convolution.weight_gradient(x, gradient, 1, y)
+    of_weight, _ = convolution.weight_gradient(x, gradient, y, 1)
     assert (of_weight[3] > 0).any()  # as PyTorch: the ReLU lets the gradient of a nan pass
 
 
@@ -166,13 +169,11 @@ def test_what_the_kernels_cannot_do_is_left_to_pytorch(
 def test_one_input_gives_one_result_bit_for_bit(threads) -> None:
     x, weight, bias, stride = inputs((16, 20, 20, 9, 2, 32, 2), bytes_=True)
     y = convolution.convolve_bytes(x, weight, bias, stride)
-    gradient = torch.randn(y.shape, generator=seeded()).contiguous(
-        memory_format=torch.channels_last
-    )
-    first = convolution.weight_gradient(x, gradient, stride, y)
+    gradient = channels_last(torch.randn(y.shape, generator=seeded()))
+    first = convolution.weight_gradient(x, gradient, y, stride)
     for _ in range(20):
         assert torch.equal(convolution.convolve_bytes(x, weight, bias, stride), y)
-        again = convolution.weight_gradient(x, gradient, stride, y)
+        again = convolution.weight_gradient(x, gradient, y, stride)
         assert all(map(torch.equal, again, first))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from sibe.bench.arithmetic import update_macs
+from sibe.bench.machine import multiply
 from sibe.bench.plan import Bench
 from sibe.bench.results import Goal, Row, Section, timed_row
 from sibe.bench.sides import interleave, median_ratio
@@ -14,14 +15,22 @@ from sibe.bench.workloads import ACTION_DIM, bench_config, our_update, period, u
 from sibe.config import RunConfig
 
 
+def update_flops(config: RunConfig) -> float:
+    """Return the floating-point operations of an update."""
+    return 2 * sum(update_macs(config, ACTION_DIM).values())
+
+
 def arithmetic_seconds(bench: Bench, config: RunConfig) -> float:
     """Return how long an update takes if it is nothing but its arithmetic at the best rate."""
-    return 2 * sum(update_macs(config, ACTION_DIM).values()) / bench.machine.matmul_flops
+    return update_flops(config) / bench.machine.matmul_flops
 
 
 def update(bench: Bench) -> Section:
-    """Time one update of each preset, with SIBE and without, on both sides."""
-    rows, goals = [], []
+    """Time one update of each preset, with SIBE and without, on both sides, and its limit.
+
+    The limit is measured in turns with the updates: what slows the machine down slows both.
+    """
+    rows, goals, matrices = [], [], {f"matrix {n}": n for n in bench.plan.matrices}
     for preset in bench.plan.presets:
         works = {}
         for method in ("sibe", "none"):
@@ -30,12 +39,15 @@ def update(bench: Bench) -> Section:
             for side, make in (("ours", our_update), ("usual", usual_update)):
                 name = f"{method} {side}"
                 works[name] = bench.side(side).prepare(name, make, config, units=units)
+        for name, n in matrices.items():
+            works[name] = bench.ours.prepare(name, multiply, n, units=2 * n**3)
         times = interleave(works, bench.plan.pairs, bench.plan.seconds)
         bench.refresh()
+        per_flop = np.min([times[name] for name in matrices], axis=0)  # the fastest of each round
         for method in ("sibe", "none"):
             both = {side: times[f"{method} {side}"] for side in ("ours", "usual")}
-            limit = arithmetic_seconds(bench, bench_config(preset, method))
-            rows.append(timed_row(f"update, {preset}, {method}", both, limit=limit))
+            limits = (update_flops(bench_config(preset, method)) * per_flop).tolist()
+            rows.append(timed_row(f"update, {preset}, {method}", {**both, "limit": limits}))
         goals += _update_goals(preset, rows[-2])
         if preset != "cpu":
             cost = median_ratio(times["sibe ours"], times["none ours"])

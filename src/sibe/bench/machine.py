@@ -36,14 +36,15 @@ def measure_machine(sizes: tuple[int, ...], copied: int, tries: int) -> Machine:
         copied: bytes of the block to copy; much more than the caches hold.
         tries: of each.
     """
-    flops = max(2 * size**3 / _best(_multiply(size), tries) for size in sizes)
+    flops = max(2 * size**3 / _best(multiply(size), tries) for size in sizes)
     source = torch.ones(copied, dtype=torch.uint8)
     target = torch.empty_like(source)
     rate = 2 * copied / _best(lambda: target.copy_(source), tries)
     return Machine(flops, rate, torch.get_num_threads())
 
 
-def _multiply(size: int) -> Callable[[], object]:
+def multiply(size: int) -> Callable[[], object]:
+    """Return the work of multiplying two square matrices."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.rand(size, size, generator=generator) for _ in range(2))
     out = torch.empty(size, size)

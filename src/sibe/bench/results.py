@@ -63,18 +63,21 @@ class Section:
 
 
 def timed_row(name: str, times: Times, *, limit: float | None = None) -> Row:
-    """Return the row of times in seconds under "ours" and, if it was measured, "usual"."""
+    """Return the row of times in seconds under "ours" and, if they were measured, "usual".
+
+    A limit that was measured in turns with them is under "limit".
+    """
     ours, usual = times["ours"], times.get("usual")
-    middle = float(np.median(ours))
+    limits = times["limit"] if "limit" in times else [limit] * len(ours) if limit else None
     return Row(
         name,
         "s",
-        middle,
+        float(np.median(ours)),
         usual=None if usual is None else float(np.median(usual)),
         ratio=None if usual is None else median_ratio(usual, ours),
-        limit=limit,
-        of_limit=None if limit is None else limit / middle,
-        samples={side: times[side] for side in ("ours", "usual") if side in times},
+        limit=None if limits is None else float(np.median(limits)),
+        of_limit=None if limits is None else median_ratio(limits, ours),
+        samples=dict(times),
     )
 
 

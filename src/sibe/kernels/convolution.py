@@ -62,21 +62,22 @@ def convolve_bytes(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tens
 
 
 def weight_gradient(
-    x: Tensor, gradient: Tensor, stride: int, y: Tensor | None = None
+    x: Tensor, gradient: Tensor, y: Tensor, stride: int, *, passed: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight ``[F, C, 3, 3]`` and bias ``[F]`` of a convolution.
+    """Return the gradients of weight ``[F, C, 3, 3]`` and bias ``[F]`` of a convolution and ReLU.
 
     Args:
-        x: its input, uint8 or float32 ``[N, C, H, W]``, channels last in memory.
-        gradient: of its output, float32 ``[N, F, h, w]``, channels last in memory.
+        x: the input, uint8 or float32 ``[N, C, H, W]``, channels last in memory.
+        gradient: of the output, float32 ``[N, F, h, w]``, channels last in memory.
+        y: the output, like its gradient.
         stride: of the kernel, both ways.
-        y: if given, a ReLU followed, this is what it returned and ``gradient`` belongs to that.
+        passed: if given, is filled with what of the gradient passes the ReLU; like the gradient.
     """
     channels, filters = x.shape[1], gradient.shape[1]
     # A sum of each thread's own; the bias comes last.
     sums = torch.zeros(torch.get_num_threads(), KERNEL**2 * channels + 1, filters)
-    of_bytes = int(x.dtype == torch.uint8)
-    where = (at(x), of_bytes, at(gradient), None if y is None else at(y), at(sums))
+    of_bytes, kept = int(x.dtype == torch.uint8), None if passed is None else at(passed)
+    where = (at(x), of_bytes, at(gradient), at(y), kept, at(sums))
     _functions().sibe_weight_gradient(*where, *_shape(x, gradient, stride))
     total = sums.sum(0)
     weight = total[:-1].view(KERNEL, KERNEL, channels, filters).permute(3, 2, 0, 1)

@@ -36,12 +36,8 @@ INLINE void store(float *to, vector value) { *(anywhere *)to = value; }
 /* `value` where `y` is above 0, else 0; a y that is not a number lets it pass, as PyTorch does. */
 INLINE vector where_active(vector value, vector y) { return (vector)((bits)value & ~(y <= 0)); }
 
-/* Row `row` of the images as floats: themselves, or the bytes converted into `buffer`. */
-INLINE const float *floats(const void *x, int bytes, int64_t row, int64_t length, float *buffer) {
-    if (!bytes) return (const float *)x + row * length;
-    const uint8_t *from = (const uint8_t *)x + row * length;
-    for (int64_t i = 0; i < length; i++) buffer[i] = from[i];
-    return buffer;
+INLINE void to_floats(const uint8_t *from, int64_t length, float *to) {
+    for (int64_t i = 0; i < length; i++) to[i] = from[i];
 }
 
 /* out[m, :] += sum over pixels of x[pixel, m] * g[pixel, :], m < rows, for a PAIR of filters. */
@@ -62,48 +58,55 @@ INLINE void add_products(int rows, int64_t pixels, const float *x, int64_t step,
         for (int v = 0; v < 2; v++) store(out + m * filters + v * LANES, sums[m][v]);
 }
 
-/* One row of the output: adds to weight [3, 3 * channels, filters] and bias [filters]. */
-static void add_row(const void *x, int bytes, const float *g, const float *y, float *weight,
-                    float *bias, const Shape *s, int64_t row) {
+/* What row `row` of the output, with gradient g [out_width, filters], adds to weight
+ * [3, 3 * channels, filters] and bias [filters]. */
+static void add_row(const void *x, int bytes, const float *g, float *weight, float *bias,
+                    const Shape *s, int64_t row) {
     int64_t length = s->width * s->channels, depth = KERNEL * s->channels, filters = s->filters;
-    int64_t step = s->stride * s->channels, top = top_row(s, row), out = s->out_width * filters;
-    float buffer[length], active[out];
-    g += row * out;
-    if (y) {
-        for (int64_t i = 0; i < out; i += LANES)
-            store(active + i, where_active(load(g + i), load(y + row * out + i)));
-        g = active;
-    }
+    int64_t step = s->stride * s->channels, width = s->out_width;
+    int64_t parts = (depth + ROWS - 1) / ROWS; /* of about equal size */
+    float buffer[length];
     for (int64_t k = 0; k < KERNEL; k++) {
-        const float *from = floats(x, bytes, top + k, length, buffer);
-        for (int64_t m = 0; m < depth; m += ROWS)
+        int64_t begin = (top_row(s, row) + k) * length;
+        const float *from = bytes ? buffer : (const float *)x + begin;
+        if (bytes) to_floats((const uint8_t *)x + begin, length, buffer);
+        for (int64_t part = 0; part < parts; part++) {
+            int64_t m = depth * part / parts, rows = depth * (part + 1) / parts - m;
             for (int64_t f = 0; f < filters; f += PAIR) {
                 float *to = weight + (k * depth + m) * filters + f;
-                if (depth - m >= ROWS)
-                    add_products(ROWS, s->out_width, from + m, step, g + f, filters, to);
-                else /* depth is a multiple of 3 */
-                    add_products(KERNEL, s->out_width, from + m, step, g + f, filters, to);
+                switch (rows) { /* a constant each, so that the sums stay in registers */
+                case 6: add_products(6, width, from + m, step, g + f, filters, to); break;
+                case 5: add_products(5, width, from + m, step, g + f, filters, to); break;
+                case 4: add_products(4, width, from + m, step, g + f, filters, to); break;
+                default: add_products(3, width, from + m, step, g + f, filters, to);
+                }
             }
+        }
     }
     for (int64_t f = 0; f < filters; f += LANES) {
         vector sum = load(bias + f);
-        for (int64_t p = 0; p < s->out_width; p++) sum += load(g + p * filters + f);
+        for (int64_t p = 0; p < width; p++) sum += load(g + p * filters + f);
         store(bias + f, sum);
     }
 }
 
-/* g [images, out_height, out_width, filters] is what came back through the ReLU, or, with its
- * output y, what came back to it. sums [threads, 9 * channels + 1, filters]: each thread's own
- * share of weight and bias. */
-void sibe_weight_gradient(const void *x, int bytes, const float *g, const float *y, float *sums,
-                          const Shape *s, int threads) {
+/* g, y [images, out_height, out_width, filters]: the gradient and the value of the ReLU's output.
+ * What passes the ReLU is written to `passed`, of the same shape, unless that is NULL.
+ * sums [threads, 9 * channels + 1, filters]: each thread's own share of weight and bias. */
+void sibe_weight_gradient(const void *x, int bytes, const float *g, const float *y, float *passed,
+                          float *sums, const Shape *s, int threads) {
     int64_t weights = KERNEL * KERNEL * s->channels * s->filters;
+    int64_t length = s->out_width * s->filters;
 #pragma omp parallel num_threads(threads)
     {
-        float *mine = sums + omp_get_thread_num() * (weights + s->filters);
+        float *mine = sums + omp_get_thread_num() * (weights + s->filters), buffer[length];
 #pragma omp for schedule(static)
-        for (int64_t row = 0; row < s->images * s->out_height; row++)
-            add_row(x, bytes, g, y, mine, mine + weights, s, row);
+        for (int64_t row = 0; row < s->images * s->out_height; row++) {
+            float *here = passed ? passed + row * length : buffer;
+            for (int64_t i = row * length, k = 0; k < length; i += LANES, k += LANES)
+                store(here + k, where_active(load(g + i), load(y + i)));
+            add_row(x, bytes, here, mine, mine + weights, s, row);
+        }
     }
 }
 
@@ -132,7 +135,7 @@ static void convolve_row(const uint8_t *x, const float *weight, const float *bia
     int64_t length = s->width * s->channels, depth = KERNEL * s->channels, filters = s->filters;
     int64_t step = s->stride * s->channels, top = top_row(s, row);
     float buffer[KERNEL][length];
-    for (int k = 0; k < KERNEL; k++) floats(x, 1, top + k, length, buffer[k]);
+    for (int k = 0; k < KERNEL; k++) to_floats(x + (top + k) * length, length, buffer[k]);
     y += row * s->out_width * filters;
     for (int64_t p = 0; p < s->out_width; p += ROWS) {
         const float *under[KERNEL] = {buffer[0] + p * step, buffer[1] + p * step,

@@ -1,8 +1,7 @@
 """A 3×3 convolution with ReLU that learns at the processor's speed where ``sibe.kernels`` helps.
 
-Forward is PyTorch's, unless the input is bytes. Backward takes the weight gradient from
-``sibe.kernels``, and the gradient of the input, if the stride is 1, as what it is: a convolution of
-the padded gradient with the flipped filters. PyTorch's forward kernel is its fastest.
+Forward is PyTorch's, unless the input is bytes; so is the gradient of the input. The gradient of
+the weights, and the ReLU's on the way there, come from ``sibe.kernels``.
 """
 
 from __future__ import annotations
@@ -76,15 +75,13 @@ class _ConvolutionReLU(torch.autograd.Function):
         (x, weight, y), stride = ctx.saved_tensors, ctx.stride
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         if not ctx.needs_input_grad[0]:
-            return None, *kernels.weight_gradient(x, gradient, stride, y), None
-        gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
-        of_x = _input_gradient(x, weight, gradient, stride)
-        return of_x, *kernels.weight_gradient(x, gradient, stride), None
+            return None, *kernels.weight_gradient(x, gradient, y, stride), None
+        passed = torch.empty_like(gradient)
+        of_weight, of_bias = kernels.weight_gradient(x, gradient, y, stride, passed=passed)
+        return _input_gradient(x, weight, passed, stride), of_weight, of_bias, None
 
 
 def _input_gradient(x: Tensor, weight: Tensor, gradient: Tensor, stride: int) -> Tensor:
-    if stride == 1:
-        return F.conv2d(gradient, weight.flip(2, 3).transpose(0, 1), padding=KERNEL - 1)
     geometry = ([stride, stride], [0, 0], [1, 1], False, [0, 0], 1)
     of_x: Tensor = torch.ops.aten.convolution_backward(
         gradient, x, weight, None, *geometry, [True, False, False]
