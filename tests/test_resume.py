@@ -117,6 +117,25 @@ def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> 
     assert_same_result(uninterrupted, out)
 
 
+def test_evaluating_in_a_process_of_its_own_changes_nothing(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    """Nor do kills: right after checkpoints, when evaluations have been begun and not written."""
+    out = tmp_path / "beside"
+    for after in (1000, 4000, 8000):
+        process = start(out, "--eval-process")
+        while max(checkpoint.list_steps(out / "checkpoint"), default=0) < after:
+            assert process.poll() is None, "it ended before the kill"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    found = checkpoint.load_newest(out / "checkpoint", map_location="cpu", report=print)
+    assert found is not None and found[1]["evaluating"]["frame"] == found[0]
+    finish(out, "--eval-process")
+    assert_same_result(uninterrupted, out)
+    assert list((out / "video").glob("*.mp4"))
+
+
 def rows_since(path: Path, began: float) -> int:
     """Rows of a csv that was written after ``began``: resuming cuts it to the checkpoint first."""
     if not path.exists() or path.stat().st_mtime < began:

@@ -2,4 +2,5 @@
 
 from sibe.cli import main
 
-main()
+if __name__ == "__main__":  # not where a process is spawned
+    main()

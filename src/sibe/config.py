@@ -116,6 +116,8 @@ class ScheduleConfig:
     """Simulator steps between two evaluations."""
     eval_episodes: int = 10
     """Episodes per evaluation, with the mean action."""
+    eval_process: bool = False
+    """Evaluate in a process of its own while learning goes on: for a machine with a free core."""
     checkpoint_every: int = 10_000
     """Simulator steps between two checkpoints; one is written at the next end of an episode."""
     video: bool = True

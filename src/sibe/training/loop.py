@@ -23,7 +23,8 @@ from sibe.logs.csv_log import read_csv
 from sibe.replay.episodes import Episode, episode_path, prune, read_episode, write_episode
 from sibe.replay.replay import Replay
 from sibe.training import checkpoint
-from sibe.training.evaluation import MOST_ENVS, evaluate, make_configured_env, make_eval_envs
+from sibe.training.evaluation import make_configured_env
+from sibe.training.evaluators import make_evaluator
 from sibe.training.recorder import Recorder
 from sibe.training.run_directory import RunDirectory
 from sibe.training.seeding import numpy_state, numpy_stream, restore_numpy, torch_stream
@@ -49,13 +50,13 @@ class Trainer:
     ) -> None:
         self.config, self.directory, self.recorder = config, directory, recorder
         self.env = make_configured_env(config.env, split="train")
-        self.eval_envs = make_eval_envs(config.env, min(config.schedule.eval_episodes, MOST_ENVS))
         shape, actions = self.env.observation_space.shape, self.env.action_space.shape
         assert shape is not None and actions is not None
         self.action_dim = actions[0]
         generator = torch_stream(config.seed, "agent")
         self.agent = build_agent(config, self.action_dim, generator, device)
         self.policy = self.agent.policy()
+        self.evaluator = make_evaluator(config, self.action_dim)
         self.sampling = sampling(config)
         self.replay = Replay(
             config.schedule.replay_capacity,
@@ -72,6 +73,7 @@ class Trainer:
         self.next_checkpoint = config.schedule.checkpoint_every
         self._elapsed, self._started = 0.0, time.perf_counter()
         self.eval_return: float | None = None
+        self.evaluating: dict[str, Any] | None = None  # counts of an evaluation being played
 
     def run(self) -> None:
         """Train from wherever the directory stands to the end."""
@@ -80,6 +82,8 @@ class Trainer:
             self.recorder.say(f"already finished at env_step {self.env_step}")
             return
         self.recorder.open(self.agent.metric_names(), self.env_step)
+        if self.evaluating is not None:  # when the checkpoint was written
+            self._begin_evaluation(self.evaluating)
         while self.env_step < self.config.schedule.env_steps:
             self._play_episode()
             if self.env_step >= self.config.schedule.env_steps:
@@ -88,12 +92,13 @@ class Trainer:
                 self._save()
         if self.last_eval < self.env_step:
             self._evaluate()
+        self._end_evaluation()
         self._save()
 
     def close(self) -> None:
         """Close the environments."""
-        for env in (self.env, *self.eval_envs):
-            env.close()
+        self.env.close()
+        self.evaluator.close()
 
     def _play_episode(self) -> None:
         """Collect one episode, updating on the way, and write it down."""
@@ -116,6 +121,8 @@ class Trainer:
                 metrics.add(self._update())
             if self.env_step >= self.next_eval and not done:
                 self._evaluate()
+            if self.evaluating is not None and self.evaluator.finished():
+                self._end_evaluation()
             self.recorder.tick(self.env_step, self.agent_step, self.agent.updates)
         assert finished is not None
         write_episode(self.directory.replay, self.episode, finished)
@@ -160,24 +167,37 @@ class Trainer:
         return metrics
 
     def _evaluate(self) -> None:
-        """Evaluate with the mean action, and write both the mean and every return."""
-        schedule = self.config.schedule
+        """Begin an evaluation with the mean action; one that is still being played ends first."""
+        self._end_evaluation()
         self._refuse_broken_weights()
         while self.next_eval <= self.env_step:
-            self.next_eval += schedule.eval_every
+            self.next_eval += self.config.schedule.eval_every
         self.last_eval = self.env_step
-        is_last = self.env_step >= schedule.env_steps
-        frames: list[Any] | None = [] if is_last and schedule.video else None
+        self._begin_evaluation(self._counts())
+
+    def _begin_evaluation(self, counts: dict[str, Any]) -> None:
+        schedule, env_step = self.config.schedule, counts["frame"]
         seeds = [
-            stream_seed(self.config.seed, "eval", self.env_step, i)
+            stream_seed(self.config.seed, "eval", env_step, i)
             for i in range(schedule.eval_episodes)
         ]
-        # A policy of its own: that of the running episode must not lose its memory.
-        episodes = evaluate(self.agent.policy(), self.eval_envs, seeds, record=frames)
+        is_last = env_step >= schedule.env_steps
+        self.evaluator.start(self.agent, seeds, record=is_last and schedule.video)
+        self.evaluating = counts
+        if self.evaluator.finished():
+            self._end_evaluation()
+
+    def _end_evaluation(self) -> None:
+        """Write both the mean and every return of the evaluation being played, if there is one."""
+        if self.evaluating is None:
+            return
+        episodes, frames = self.evaluator.result()
+        counts = {**self.evaluating, "total_time": self.elapsed()}
+        self.evaluating = None
         self.eval_return = float(np.mean([e.episode_return for e in episodes]))
-        self.recorder.evaluation(self._counts(), episodes)
-        if frames is not None:
-            self.recorder.video(self.directory.videos / f"eval_{self.env_step:09d}.mp4", frames)
+        self.recorder.evaluation(counts, episodes)
+        if frames:
+            self.recorder.video(self.directory.videos / f"eval_{counts['frame']:09d}.mp4", frames)
 
     def elapsed(self) -> float:
         """Return the seconds of the whole run so far, those before a resume included."""
@@ -196,7 +216,11 @@ class Trainer:
         while self.next_checkpoint <= self.env_step:
             self.next_checkpoint += self.config.schedule.checkpoint_every
         self._refuse_broken_weights()
+        # With the weights of this checkpoint it can be begun again; with older ones it could not.
+        if self.evaluating is not None and self.evaluating["frame"] < self.env_step:
+            self._end_evaluation()
         state = {
+            "evaluating": self.evaluating,
             "agent": self.agent.state_dict(),
             "replay": self.replay.state(),
             "counters": {name: getattr(self, name) for name in _COUNTERS},
@@ -230,6 +254,7 @@ class Trainer:
         self.replay.restore(state["replay"], self._read_episode)
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])
+        self.evaluating = state.get("evaluating")
         self._elapsed, self._started = state["elapsed"], time.perf_counter()
         restore_numpy(self.sample_rng, state["sample_rng"])
         restore_numpy(self.random_rng, state["random_rng"])
