@@ -17,7 +17,7 @@ from sibe.envs import gl
 from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
 from sibe.errors import UserError
 
-CHECKS = ("python", "versions", "rendering", "torch", "memory", "video")
+CHECKS = ("python", "versions", "rendering", "torch", "kernels", "memory", "video")
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -199,7 +199,7 @@ def test_doctor_names_what_is_broken_and_checks_the_rest(
     code, out, _ = run(capsys, "doctor", "--preset", "debug")
     assert code == 1
     assert f"FAIL  {words}\n" in out
-    assert out.count("\nok ") + out.startswith("ok ") == 5
+    assert out.count("\nok ") + out.startswith("ok ") == len(CHECKS) - 1
 
 
 def test_doctor_counts_memory_and_disk(

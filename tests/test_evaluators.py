@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from sibe.agents.build import build_agent
-from sibe.config import RunConfig
+from sibe.config import RunConfig, to_json
 from sibe.errors import UserError
 from sibe.presets import preset_config
 from sibe.training.evaluators import EvaluationHere, EvaluationProcess
@@ -58,17 +63,48 @@ def test_what_goes_wrong_in_the_process_is_told_here(
 ) -> None:
     other = replace(config, encoder=replace(config.encoder, features=7))
     process.start(agent(other, 0), SEEDS, record=False)
-    with pytest.raises(UserError, match="the evaluation failed: RuntimeError"):
+    with pytest.raises(UserError, match="failed: RuntimeError"):
         process.result()
     process.start(agent(config, 0), SEEDS, record=False)  # and it goes on
     assert len(process.result().episodes) == len(SEEDS)
 
 
-def test_the_death_of_the_process_is_told(config: RunConfig, process: EvaluationProcess) -> None:
+def test_the_end_of_the_process_is_told(config: RunConfig, process: EvaluationProcess) -> None:
     process.start(agent(config, 0), SEEDS, record=False)
     process._process.kill()
     process._process.join()
-    with pytest.raises(UserError, match="has died"):
+    with pytest.raises(UserError, match="has ended"):
         process.result()
-    with pytest.raises(UserError, match="has died"):
+    with pytest.raises(UserError, match="has ended"):
         process.start(agent(config, 0), SEEDS, record=False)
+
+
+def test_a_process_that_cannot_start_says_why_at_once(config: RunConfig) -> None:
+    broken = replace(config, env=replace(config.env, task="cartpole_nowhere"))
+    with pytest.raises(UserError, match=r"failed: UserError: .*cartpole_nowhere"):
+        EvaluationProcess(broken, 1)
+
+
+_LEARNER = """
+import json, sys, time
+from sibe.config import from_json
+from sibe.training.evaluators import EvaluationProcess
+if __name__ == "__main__":
+    made = EvaluationProcess(from_json(json.loads(sys.argv[1])), 1)
+    print(made._process.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_it_does_not_outlive_a_learner_that_is_killed(config: RunConfig, tmp_path: Path) -> None:
+    script = tmp_path / "learner.py"
+    script.write_text(_LEARNER)
+    command = [sys.executable, str(script), json.dumps(to_json(config))]
+    learner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert learner.stdout is not None
+    child = psutil.Process(int(learner.stdout.readline()))
+    assert child.is_running()
+    learner.kill()
+    learner.wait()
+    gone, _ = psutil.wait_procs([child], timeout=10)
+    assert gone

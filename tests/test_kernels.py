@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from sibe.agents.sac import SAC
 from sibe.bench.workloads import _random_chunk
 from sibe.kernels import convolution, crops, library
-from sibe.nn.convolution import convolve_relu
+from sibe.nn.convolution import _ConvolutionReLU, convolve_relu
 from sibe.nn.encoder import Encoder
 from sibe.presets import preset_config
 from sibe.replay.frames import FrameStore
@@ -114,12 +114,14 @@ def test_gradients_of_weight_and_bias_are_autograds_in_doubles(shape, bytes_, th
 @compiled
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("bytes_", [True, False])
+@pytest.mark.parametrize("channels", [1, 9])
 def test_the_layer_learns_as_the_plain_one(
-    bytes_: bool, stride: int, monkeypatch: pytest.MonkeyPatch, threads
+    channels: int, bytes_: bool, stride: int, monkeypatch: pytest.MonkeyPatch, threads
 ) -> None:
     def gradients(on: bool) -> list[Tensor]:
         switch(monkeypatch, on)
-        x, weight, bias, _ = inputs((4, 13, 12, 9, stride, 16, 2), bytes_=bytes_)
+        x, weight, bias, _ = inputs((4, 13, 12, channels, stride, 16, 2), bytes_=bytes_)
+        x = x.contiguous() if channels == 1 else x  # one channel lies both ways at once
         leaves = [weight.requires_grad_(), bias.requires_grad_()]
         if not bytes_:
             leaves.append(x.requires_grad_())
@@ -146,7 +148,7 @@ def test_what_is_not_a_number_passes_and_is_not_hidden_by_the_relu(threads) -> N
 
 @compiled
 @pytest.mark.parametrize(
-    "why", ["double", "8 filters", "channels first", "autocast", "no learning"]
+    "why", ["double", "8 filters", "channels first", "autocast", "no learning", "a wide image"]
 )
 def test_what_the_kernels_cannot_do_is_left_to_pytorch(
     why: str, monkeypatch: pytest.MonkeyPatch, threads
@@ -160,9 +162,30 @@ def test_what_the_kernels_cannot_do_is_left_to_pytorch(
         weight, bias = weight[:8], bias[:8]
     elif why == "channels first":
         x = x.contiguous()
+    elif why == "a wide image":
+        x = torch.zeros(1, 3, 5000, 16).permute(0, 3, 1, 2)
+    monkeypatch.setattr(_ConvolutionReLU, "apply", None)  # not to be called
     with torch.autocast("cpu", torch.bfloat16, enabled=why == "autocast"):
-        y = convolve_relu(x, weight, bias, 1)
-    assert "_ConvolutionReLU" not in type(y.grad_fn).__name__
+        assert convolve_relu(x, weight, bias, 1).shape[1] == len(weight)
+
+
+@compiled
+@pytest.mark.parametrize("pixels", [(9, 9, 3), (9, 9, 12), (2, 9, 9), (9, 1, 9)])
+def test_sizes_that_do_not_fit_are_refused_as_by_pytorch(
+    pixels: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convolution, "available", lambda: True)
+    x = torch.zeros(2, *pixels, dtype=torch.uint8).permute(0, 3, 1, 2)
+    with pytest.raises(RuntimeError, match=r"channels|size"):
+        convolve_relu(x, torch.zeros(16, 9, 3, 3), torch.zeros(16), 1)
+
+
+@compiled
+def test_a_bias_with_gaps_is_read_right(threads) -> None:
+    x, weight, _, _ = inputs((2, 9, 9, 3, 1, 16, 2), bytes_=True)
+    bias = torch.randn(32, generator=seeded())[::2]
+    exact = F.relu(F.conv2d(x.double(), weight.double(), bias.double()))
+    close(convolution.convolve_bytes(x, weight, bias, 1), exact)
 
 
 @compiled
@@ -175,6 +198,16 @@ def test_one_input_gives_one_result_bit_for_bit(threads) -> None:
         assert torch.equal(convolution.convolve_bytes(x, weight, bias, stride), y)
         again = convolution.weight_gradient(x, gradient, y, stride)
         assert all(map(torch.equal, again, first))
+
+
+def graph(tensor: Tensor) -> str:
+    """The names of what computed ``tensor``."""
+    nodes, seen = [tensor.grad_fn], []
+    while nodes:
+        if (node := nodes.pop()) is not None:
+            seen.append(type(node).__name__)
+            nodes += [following for following, _ in node.next_functions]
+    return " ".join(seen)
 
 
 @compiled
@@ -190,6 +223,7 @@ def test_the_encoder_and_its_gradient_are_those_without_kernels(
     def run(on: bool) -> list[Tensor]:
         switch(monkeypatch, on)
         c = encoder(pixels)
+        assert ("_ConvolutionReLU" in graph(c)) is on
         weights = torch.randn(c.shape, generator=seeded(2))
         gradients = torch.autograd.grad((c * weights).sum(), list(encoder.parameters()))
         return [c.detach(), *gradients]
@@ -207,6 +241,7 @@ def test_updates_are_those_without_kernels(monkeypatch: pytest.MonkeyPatch) -> N
     def losses(on: bool) -> list[float]:
         switch(monkeypatch, on)
         agent = SAC(config, 1, seeded(), torch.device("cpu"))
+        assert ("_ConvolutionReLU" in graph(agent.encoder(chunk.obs))) is on
         metrics = [agent.update(chunk) for _ in range(3)]
         return [float(step[name]) for step in metrics for name in agent.watched]
 
@@ -279,14 +314,34 @@ def test_without_it_everything_works(
     assert reason in said
 
 
-def test_a_cache_that_is_a_file_and_one_with_rubbish_in_it_do_no_harm(tmp_path: Path) -> None:
+def test_a_cache_that_is_a_file_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "sibe").write_text("not a folder")
     assert learn(tmp_path).startswith("lacks")
 
 
 @compiled
-def test_a_damaged_library_is_reported_and_done_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"", b"rubbish"])
+def test_a_damaged_library_is_compiled_again(left: bytes, tmp_path: Path) -> None:
     learn(tmp_path)
     (kept,) = (tmp_path / "sibe").iterdir()
-    kept.write_bytes(b"rubbish")
-    assert learn(tmp_path).startswith("lacks")
+    kept.write_bytes(left)
+    assert learn(tmp_path).startswith("has")
+    assert len(kept.read_bytes()) > 1000
+
+
+@compiled
+def test_the_compiler_may_be_named_with_options(tmp_path: Path) -> None:
+    assert learn(tmp_path, CC="cc -g").startswith("has")
+
+
+@compiled
+@pytest.mark.parametrize(("slot", "shift"), [(5, 0), (-1, 0), (0, 3), (0, -1)])
+def test_crops_outside_of_the_frames_are_refused(slot: int, shift: int) -> None:
+    frames, out = np.zeros((5, 8, 8, 3), np.uint8), np.zeros((1, 6, 6, 3), np.uint8)
+    with pytest.raises(IndexError):
+        crops.stack_crops(frames, np.array([[slot]]), np.array([[0, shift]]), out)
+
+
+def test_checkpoints_from_before_the_kernels_still_fit() -> None:
+    names = {f"rest.{i}.{kind}" for i in (1, 3, 5) for kind in ("weight", "bias")}
+    assert {name for name in Encoder(32, 9).state_dict() if name.startswith("rest")} == names

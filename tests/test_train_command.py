@@ -319,3 +319,22 @@ def test_paper_preset_is_appendix_a() -> None:
     for task, (repeat, batch) in table.items():
         config = preset_config("paper", task=task)
         assert (config.env.action_repeat, config.sac.batch) == (repeat, batch), task
+
+
+def test_a_run_from_before_a_field_or_the_kernels_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "old"
+    assert run("train", *SHORT, "--out", str(out)) == 0
+    for name, change in (
+        ("config.json", lambda values: values["schedule"].pop("eval_process")),
+        ("meta.json", lambda values: values.update(kernels=not values["kernels"])),
+    ):
+        values = json.loads((out / name).read_text())
+        change(values)
+        (out / name).write_text(json.dumps(values))
+    capsys.readouterr()
+    assert run("train", *SHORT, "--out", str(out)) == 0
+    said = capsys.readouterr().out
+    assert "already finished" in said
+    assert "the compiled kernels" in said

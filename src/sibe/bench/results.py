@@ -68,7 +68,7 @@ def timed_row(name: str, times: Times, *, limit: float | None = None) -> Row:
     A limit that was measured in turns with them is under "limit".
     """
     ours, usual = times["ours"], times.get("usual")
-    limits = times["limit"] if "limit" in times else [limit] * len(ours) if limit else None
+    limits = times.get("limit", None if limit is None else [limit] * len(ours))
     return Row(
         name,
         "s",

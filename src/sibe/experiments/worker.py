@@ -7,31 +7,20 @@ a machine that is not quite dead; the lock decides, so two processes never write
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sibe.errors import InUseError, UserError
+from sibe.training.parent import end_with_parent
 
 if TYPE_CHECKING:
     from sibe.config import RunConfig
 
 PATIENCE = 60.0
 """Seconds to wait for a run directory that another process still holds."""
-_PR_SET_PDEATHSIG = 1
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when ``parent`` ends (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the line above
-            sys.exit(f"sibe: process {parent}, which started this run, has ended")
 
 
 def train_when_free(config: RunConfig, path: Path, patience: float = PATIENCE) -> None:

@@ -16,8 +16,8 @@ from torch import Tensor
 from sibe.kernels.library import at, library
 
 KERNEL = 3
-FILTERS = 16
-"""The number of filters must be a multiple of this."""
+_FILTERS = 16  # those that are computed together
+_WIDEST = 1 << 16  # numbers in a row of an image: a few rows are kept on the stack
 
 
 class _Shape(ctypes.Structure):
@@ -36,6 +36,18 @@ def available() -> bool:
     return torch.backends.cpu.get_cpu_capability() == "AVX2" and library() is not None
 
 
+def fits(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
+    """Whether the functions can do ``x [N, C, H, W]``, weight ``[F, C, 3, 3]``, bias ``[F]``."""
+    (_, channels, height, width), filters = x.shape, len(weight)
+    return (
+        weight.shape == (filters, channels, KERNEL, KERNEL)
+        and bias.shape == (filters,)
+        and filters % _FILTERS == 0
+        and min(height, width) >= KERNEL
+        and width * max(channels, filters) <= _WIDEST
+    )
+
+
 def out_side(side: int, stride: int) -> int:
     """Return what a convolution leaves of a ``side`` of an image."""
     return (side - KERNEL) // stride + 1
@@ -47,7 +59,7 @@ def convolve_bytes(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tens
     Args:
         x: uint8 ``[N, C, H, W]``, channels last in memory.
         weight: float32 ``[F, C, 3, 3]``.
-        bias: float32 ``[F]``, contiguous.
+        bias: float32 ``[F]``.
         stride: of the kernel, both ways.
 
     Returns:
@@ -56,7 +68,7 @@ def convolve_bytes(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tens
     images, _, height, width = x.shape
     size = (images, len(weight), out_side(height, stride), out_side(width, stride))
     y = torch.empty(size, memory_format=torch.channels_last)
-    filters = weight.permute(2, 3, 1, 0).contiguous()  # [3, 3, C, F]
+    filters, bias = weight.permute(2, 3, 1, 0).contiguous(), bias.contiguous()  # [3, 3, C, F]
     _functions().sibe_convolve_bytes(at(x), at(filters), at(bias), at(y), *_shape(x, y, stride))
     return y
 

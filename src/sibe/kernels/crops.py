@@ -38,6 +38,12 @@ def stack_crops(frames: Bytes, slots: Index, shifts: Index, out: Bytes) -> None:
     functions = library()
     assert functions is not None
     (states, stack), (_, height, width, _) = slots.shape, out.shape
+    margin = np.subtract(frames.shape[1:3], (height, width))
+    if (
+        not ((slots >= 0) & (slots < len(frames))).all()
+        or not ((shifts >= 0) & (shifts <= margin)).all()
+    ):
+        raise IndexError("a crop lies outside of the frames")
     frame_bytes, row_bytes, pixel_bytes, _ = frames.strides
     slots = np.ascontiguousarray(slots, np.int64)
     corners = np.ascontiguousarray(shifts @ [row_bytes, pixel_bytes], np.int64)

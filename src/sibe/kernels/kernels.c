@@ -17,6 +17,7 @@
 #define ROWS 6 /* times two vectors of sums: as many as 16 registers hold beside the operands */
 
 typedef float vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 typedef float anywhere __attribute__((vector_size(4 * LANES), aligned(4)));
 
 typedef struct {
@@ -27,8 +28,6 @@ typedef struct {
 INLINE int64_t top_row(const Shape *s, int64_t row) {
     return row / s->out_height * s->height + row % s->out_height * s->stride;
 }
-
-typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 
 INLINE vector load(const float *from) { return *(const anywhere *)from; }
 INLINE void store(float *to, vector value) { *(anywhere *)to = value; }

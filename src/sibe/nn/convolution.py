@@ -39,21 +39,22 @@ def convolve_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tenso
         bias: ``[F]``.
         stride: of the kernel, both ways.
     """
-    if _kernels_help(x, weight):
+    if _kernels_help(x, weight, bias):
         y: Tensor = _ConvolutionReLU.apply(x, weight, bias, stride)  # type: ignore[no-untyped-call]
         return y
-    return F.relu_(F.conv2d(x.to(weight.dtype), weight, bias, stride))
+    x = x if x.is_floating_point() else x.to(weight.dtype)
+    return F.relu_(F.conv2d(x, weight, bias, stride))
 
 
-def _kernels_help(x: Tensor, weight: Tensor) -> bool:
+def _kernels_help(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     learns = torch.is_grad_enabled() and weight.requires_grad
     return (
         (x.dtype == torch.uint8 or (learns and x.dtype == torch.float32))
-        and weight.dtype == torch.float32
-        and x.device.type == "cpu"
-        and len(weight) % kernels.FILTERS == 0
+        and weight.dtype == bias.dtype == torch.float32
+        and x.device.type == weight.device.type == bias.device.type == "cpu"
         and x.is_contiguous(memory_format=torch.channels_last)
         and not torch.is_autocast_enabled("cpu")
+        and kernels.fits(x, weight, bias)
         and kernels.available()
     )
 
@@ -65,6 +66,8 @@ class _ConvolutionReLU(torch.autograd.Function):
             y = kernels.convolve_bytes(x, weight, bias, stride)
         else:
             y = F.relu_(F.conv2d(x, weight, bias, stride))
+        # With one channel PyTorch cannot tell how x lies in memory, and may choose the other way.
+        y = y.contiguous(memory_format=torch.channels_last)
         ctx.save_for_backward(x, weight, y)
         ctx.stride = stride
         return y

@@ -8,6 +8,7 @@ millions of pixels onto the few weights of the first convolution.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -57,7 +58,12 @@ class Encoder(nn.Module):
         self.features = features
         self.tanh, self.center = tanh, center
         self.first = ConvolutionReLU(channels, filters, strides[0])
-        self.rest = nn.Sequential(*(ConvolutionReLU(filters, filters, s) for s in strides[1:]))
+        # Numbered as when each ReLU was a layer of its own: there are checkpoints from then.
+        rest = {
+            str(2 * i + 1): ConvolutionReLU(filters, filters, stride)
+            for i, stride in enumerate(strides[1:])
+        }
+        self.rest = nn.Sequential(OrderedDict(rest))
         self.project = nn.Linear(height * width * filters, features)
         self.norm = nn.LayerNorm(features)
         orthogonal_(self, generator, smooth=smooth)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +23,7 @@ from sibe.agents.build import build_agent
 from sibe.config import RunConfig, from_json, to_json
 from sibe.errors import UserError
 from sibe.training.evaluation import MOST_ENVS, Episode, Frame, evaluate, make_eval_envs
+from sibe.training.parent import end_with_parent
 from sibe.training.seeding import torch_stream
 
 
@@ -91,10 +94,12 @@ class EvaluationProcess:
     def __init__(self, config: RunConfig, action_dim: int) -> None:
         context = multiprocessing.get_context("spawn")  # GL does not survive a fork
         self._connection, theirs = context.Pipe()
-        arguments = (theirs, to_json(config), action_dim)
+        arguments = (theirs, to_json(config), action_dim, os.getpid())
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
+        with _ctrl_c_is_ours():
+            self._process.start()
         theirs.close()  # so that its death is seen as the end of the pipe
+        self._receive()  # it is ready, or says why not
 
     def start(self, agent: Agent, seeds: Sequence[int], *, record: bool) -> None:
         """Send weights and seeds."""
@@ -112,51 +117,77 @@ class EvaluationProcess:
 
     def result(self) -> Played:
         """Wait for the answer."""
+        played: Played = self._receive()
+        return played
+
+    def _receive(self) -> Any:
         try:
-            answer: Played | str = self._connection.recv()
+            answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise _gone() from error
         if isinstance(answer, str):
-            raise UserError(f"the evaluation failed: {answer}")
+            raise UserError(f"the process that evaluates failed: {answer}")
         return answer
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
-        self._process.terminate()
+        self._process.kill()  # it has nothing to save
         self._process.join()
         self._connection.close()
 
 
 def _gone() -> UserError:
     return UserError(
-        "the process that evaluates has died, perhaps for lack of memory: the last checkpoint is "
-        "intact, continue with --resume"
+        "the process that evaluates has ended (in a script, train under `if __name__ == "
+        "'__main__':`): the last checkpoint is intact, continue with --resume"
     )
 
 
-def _serve(connection: Connection, values: dict[str, Any], action_dim: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's to answer
-    config = from_json(values)
-    # As many as the learner has: the order of summation is part of the result.
-    torch.set_num_threads(config.threads)
-    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), torch.device("cpu"))
-    player = EvaluationHere(config)
+@contextmanager
+def _ctrl_c_is_ours() -> Iterator[None]:
+    """Let a process that is started here never feel Ctrl-C: the learner answers it for both."""
     try:
-        while True:
-            connection.send(_play(player, agent, *connection.recv()))
-    except (EOFError, OSError):  # the learner is gone
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # not the main thread, where Ctrl-C does not arrive
+        yield
         return
-
-
-def _play(
-    player: EvaluationHere, agent: Agent, weights: bytes, seeds: list[int], record: bool
-) -> Played | str:
-    """Return what was played, or in one line why nothing was."""
     try:
-        state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-        for name, network in agent.policy_networks().items():
-            network.load_state_dict(state[name])
-        player.start(agent, seeds, record=record)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(connection: Connection, values: dict[str, Any], action_dim: int, learner: int) -> None:
+    end_with_parent(learner)
+    try:
+        config = from_json(values)
+        # As many as the learner has: the order of summation is part of the result.
+        torch.set_num_threads(config.threads)
+        generator = torch_stream(config.seed, "agent")
+        agent = build_agent(config, action_dim, generator, torch.device("cpu"))
+        player = EvaluationHere(config)
     except Exception as error:  # whatever it is, it is the learner that must tell it
-        return " ".join(f"{type(error).__name__}: {error}".split())
-    return player.result()
+        connection.send(_told(error))
+        return
+    connection.send(None)
+    while True:
+        try:
+            weights, seeds, record = connection.recv()
+            _load(agent, weights)
+            player.start(agent, seeds, record=record)
+            connection.send(player.result())
+        except (EOFError, BrokenPipeError):  # the learner is gone
+            return
+        except Exception as error:
+            connection.send(_told(error))
+
+
+def _load(agent: Agent, weights: bytes) -> None:
+    state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+    for name, network in agent.policy_networks().items():
+        network.load_state_dict(state[name])
+
+
+def _told(error: Exception) -> str:
+    """Return the error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -63,9 +63,11 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA's sums may differ
-    with RunDirectory.create_or_open(path, to_json(config), collect_meta()) as directory:
+    meta = collect_meta()
+    with RunDirectory.create_or_open(path, to_json(config), meta) as directory:
         check_resources(config, path)
         _announce(config, path)
+        _compare_kernels(config, directory, meta["kernels"])
         _run(config, directory)
         _conclude(path)
     return path
@@ -85,6 +87,17 @@ def _announce(config: RunConfig, path: Path) -> None:
         f"replay up to {replay_ram_bytes(config) / 1e9:.2f} GB",
         flush=True,
     )
+
+
+def _compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> None:
+    """Say so if a run goes on with sums in another order than it was begun with."""
+    if config.device == "cpu" and directory.read_meta().get("kernels", False) != now:
+        print(
+            f"note: this run was begun {'without' if now else 'with'} the compiled kernels "
+            f"(sibe doctor) and goes on {'with' if now else 'without'} them: it will not end with "
+            "the same numbers bit for bit",
+            flush=True,
+        )
 
 
 def _conclude(path: Path) -> None:

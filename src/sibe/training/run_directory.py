@@ -64,7 +64,7 @@ class RunDirectory:
                 # A start that was refused leaves its config, which must not bind the next one.
                 free = not _has_begun(path) and there.keys() == config.keys()
                 if there and not free:
-                    _refuse_other(path, there, config)
+                    _refuse_other(path, _completed(there), config)
                 run._settle(config, meta, replace=free)
         return run
 
@@ -100,6 +100,14 @@ class RunDirectory:
             raise UserError(f"{file} is damaged (not a JSON object): put back a copy of it")
         return config
 
+    def read_meta(self) -> dict[str, Any]:
+        """Return what ``collect_meta`` said when the run began; nothing if that is lost."""
+        try:
+            meta = json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return meta if isinstance(meta, dict) else {}
+
     def close(self) -> None:
         """Free the lock."""
         # Closing, not unlocking: a forked child that gets here must not free its parent's lock.
@@ -131,6 +139,16 @@ class RunDirectory:
         except BaseException:
             self.close()
             raise
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config with the defaults of the fields that came after it was written."""
+    from sibe.config import from_json, to_json
+
+    try:
+        return to_json(from_json(config))
+    except UserError:  # not of this version: the comparison will say what differs
+        return config
 
 
 def collect_meta() -> dict[str, Any]:
