@@ -304,6 +304,7 @@ def test_it_is_compiled_once_and_kept(tmp_path: Path) -> None:
         ({"SIBE_KERNELS": "0"}, "SIBE_KERNELS"),
         ({"CC": "no-such-compiler"}, "no C compiler"),
         ({"CC": "false"}, "returned non-zero"),
+        ({"CC": "'"}, "No closing quotation"),
     ],
 )
 def test_without_it_everything_works(

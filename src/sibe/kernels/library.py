@@ -51,14 +51,14 @@ def find() -> Found:
     """Load the library; compile it before if this machine has not yet."""
     if os.environ.get("SIBE_KERNELS") == "0":
         return Found(None, "switched off by SIBE_KERNELS=0")
-    compiler = shlex.split(os.environ.get("CC") or "cc")
-    if shutil.which(compiler[0]) is None:
-        return Found(None, f"there is no C compiler {compiler[0]}: install gcc")
     try:
+        compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+        if shutil.which(compiler[0]) is None:
+            return Found(None, f"there is no C compiler {compiler[0]}: install gcc")
         threads = _openmp()
         path = cache_folder() / f"kernels-{_fingerprint(compiler, threads)}.so"
         return Found(_load(compiler, threads, path), f"compiled by {shlex.join(compiler)}")
-    except (OSError, UserError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, UserError, subprocess.SubprocessError) as error:
         told = getattr(error, "stderr", b"") or b""
         return Found(None, " ".join((str(error), told.decode(errors="replace"))).strip())
 
