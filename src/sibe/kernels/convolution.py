@@ -1,8 +1,8 @@
 """Convolutions with a 3×3 kernel: what of them this machine does faster by ``kernels.c``.
 
 PyTorch's convolutions are at the processor's limit going forward, but with AVX2 their weight
-gradient runs at a third of it, and bytes must become floats in memory first. With AVX-512 PyTorch
-has other kernels; there, nothing here is used.
+gradient runs at a third to a half of it, and bytes must become floats in memory first. With
+AVX-512 PyTorch has other kernels; there, nothing here is used.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sibe.errors import UserError
+from sibe.kernels.convolution import out_side
 from sibe.nn.convolution import KERNEL, ConvolutionReLU, convolve_relu
 from sibe.nn.init import orthogonal_
 
@@ -29,7 +30,7 @@ def conv_size(size: int | tuple[int, int], strides: Sequence[int]) -> tuple[int,
                 f"an image of {sides[0]}×{sides[1]} is too small for convolutions with strides "
                 f"{','.join(map(str, strides))}: use a larger image or smaller strides"
             )
-        height, width = ((side - KERNEL) // stride + 1 for side in (height, width))
+        height, width = (out_side(side, stride) for side in (height, width))
     return height, width
 
 
