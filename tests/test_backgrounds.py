@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,18 @@ from scipy import stats
 
 import sibe
 from sibe.envs import background
-from sibe.envs.background import NOISE_MEAN, NOISE_STD, Noise, Video, compose
+from sibe.envs.background import (
+    BACKGROUND_FRAME,
+    NOISE_MEAN,
+    NOISE_STD,
+    Noise,
+    RandomVideo,
+    Start,
+    VideoLoop,
+    compose,
+)
 from sibe.envs.clips import ClipBank
+from sibe.envs.tasks import VIDEOS
 
 
 def expected_shares(wrap: bool) -> np.ndarray:
@@ -69,12 +80,12 @@ def test_noise_is_fresh_in_every_pixel_channel_and_frame(wrap: bool) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "eval"])
-def test_video_plays_one_frame_per_step_and_turns_at_the_ends(bank: Path, split: str) -> None:
+def test_a_random_clip_plays_forwards_and_backwards(bank: Path, split: str) -> None:
     frames, rng = ClipBank.open(bank), np.random.default_rng(0)
-    video = Video(bank, split, 84, 84)
+    video = RandomVideo(bank, split, 84, 84)
     starts = set()
     for _ in range(60):
-        video.reset(rng)
+        video.reset(rng, Start())
         shown = [video.next(rng) for _ in range(20)]
         clips = [c for c in frames.clips(split) if c.start <= video.position < c.start + c.frames]
         (clip,) = clips
@@ -93,10 +104,47 @@ def test_video_plays_one_frame_per_step_and_turns_at_the_ends(bank: Path, split:
     assert starts == {(c.source, s) for c in frames.clips(split) for s in range(c.frames)}
 
 
-def test_train_and_eval_share_no_clip(bank: Path) -> None:
+@pytest.mark.parametrize("split", ["train", "eval"])
+@pytest.mark.parametrize("length", [7, 1000])
+def test_the_loop_plays_on_across_episodes(bank: Path, split: str, length: int) -> None:
+    frames, rng = ClipBank.open(bank), np.random.default_rng(0)
+    clips = frames.clips(split)
+    loop = [i for clip in clips for i in range(clip.start, clip.start + clip.frames)][:length]
+    video = VideoLoop(bank, split, 84, 84, length)
+    for shown in range(2 * len(loop) + 3):
+        if shown % 5 == 0:  # a new episode
+            video.reset(rng, Start(seeded=False))
+        index = loop[shown % len(loop)]
+        np.testing.assert_array_equal(video.next(rng), frames.frame(index, 84, 84))
+        assert video.position == index
+
+
+def test_a_seed_draws_the_place_in_the_loop_and_a_count_sets_it(bank: Path) -> None:
+    frames = ClipBank.open(bank)
+    env = sibe.make_env("cartpole_swingup", "video", clips=bank, stack=1)
+
+    def first(**reset: Any) -> np.ndarray:
+        env.reset(**reset)
+        picture: np.ndarray = env.unwrapped.view.picture  # type: ignore[attr-defined]
+        return picture
+
+    assert len({first(seed=seed).tobytes() for seed in range(20)}) > 3
+    np.testing.assert_array_equal(first(seed=4), first(seed=4))
+    clips = frames.clips("train")
+    length = sum(clip.frames for clip in clips)
+    for shown in (0, length, 3 * length):  # whole rounds
+        there = first(seed=9, options={BACKGROUND_FRAME: shown})
+        np.testing.assert_array_equal(there, frames.frame(clips[0].start, 84, 84))
+    # Without either it goes on where it was.
+    first(seed=0, options={BACKGROUND_FRAME: 1})
+    np.testing.assert_array_equal(first(), first(seed=0, options={BACKGROUND_FRAME: 2}))
+
+
+@pytest.mark.parametrize("background", VIDEOS)
+def test_train_and_eval_share_no_clip(bank: Path, background: str) -> None:
     seen: dict[str, set[bytes]] = {"train": set(), "eval": set()}
     for split, pictures in seen.items():
-        env = sibe.make_env("cartpole_swingup", "video", clips=bank, split=split)
+        env = sibe.make_env("cartpole_swingup", background, clips=bank, split=split)
         for seed in range(12):
             env.reset(seed=seed)
             pictures.add(env.unwrapped.view.picture.tobytes())  # type: ignore[attr-defined]

@@ -389,9 +389,9 @@ def test_data_sections(bench: Bench) -> None:
 
 
 def test_environment_section(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert running.BACKGROUNDS == ("clean", "noise", "video")
+    assert running.PAPER_BACKGROUNDS == ("clean", "noise", "video")
     # The section below trains with noise.
-    monkeypatch.setattr(running, "BACKGROUNDS", ("clean", "video"))
+    monkeypatch.setattr(running, "PAPER_BACKGROUNDS", ("clean", "video"))
     check_section(running.environment(bench), 2, 0, usual=True)
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from sibe import cli, doctor
 from sibe.envs import gl
-from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
+from sibe.envs.tasks import PAPER_BACKGROUNDS, PAPER_TASKS
 from sibe.errors import UserError
 
 CHECKS = ("python", "versions", "rendering", "torch", "kernels", "memory", "video")
@@ -231,5 +231,5 @@ def test_the_picture_shows_six_tasks_in_three_settings(
     sheet = np.asarray(Image.open(path).convert("RGB")).astype(int)
     # Noise and the (random) clips are many colours, sky and floor are shades of blue.
     warm = (sheet[..., 0] > sheet[..., 2] + 60).astype(int)
-    thirds = [third.mean() for third in np.array_split(warm, len(BACKGROUNDS), axis=0)]
+    thirds = [third.mean() for third in np.array_split(warm, len(PAPER_BACKGROUNDS), axis=0)]
     assert min(thirds[1:]) > 1.5 * thirds[0] > 0

@@ -22,7 +22,7 @@ from sibe.envs.dmc import DMCPixels
 from sibe.envs.registration import env_id
 from sibe.envs.renderer import Renderer
 from sibe.envs.seeding import stream_seed
-from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS, SUITE_TASKS, task_spec
+from sibe.envs.tasks import BACKGROUNDS, PAPER_BACKGROUNDS, PAPER_TASKS, SUITE_TASKS, task_spec
 from sibe.envs.wrappers import StackFrames
 from sibe.errors import UserError
 
@@ -276,7 +276,7 @@ def test_other_tasks_come_from_the_same_factory(task: str, bank: Path) -> None:
         assert env.step(actions(env, 1)[0])[4]["env_steps"] == task_spec(task).action_repeat
         env.close()
     # The robot is the same in all three and covers a part of the picture; the rest is not.
-    clean, noise, video = (frames[name].astype(int) for name in BACKGROUNDS)
+    clean, noise, video = (frames[name].astype(int) for name in PAPER_BACKGROUNDS)
     assert 0.003 < (abs(clean - noise) + abs(clean - video) < 24).all(axis=-1).mean() < 0.3
 
 
@@ -309,7 +309,7 @@ def test_every_task_of_the_suite_is_known_and_registered() -> None:
         ({"task": "walker_wlk"}, "walker_walk"),
         ({"task": "catpole_swingup"}, "cartpole_swingup"),
         ({"background": "nois"}, "noise"),
-        ({"background": "Video"}, "clean, noise, video"),
+        ({"background": "Video"}, "clean, noise, video, video_random"),
         ({"size": 0}, "size must be between 1"),
         ({"size": (84, -1)}, "not -1"),
         ({"size": 10**6}, "4096"),

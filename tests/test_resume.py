@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import torch
 
+from sibe.envs.clips import ClipBank
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
+from sibe.replay.episodes import read_episode
 from sibe.training import checkpoint
 
 STEPS = 12000
@@ -115,6 +117,30 @@ def test_killed_ten_times_ends_the_same(uninterrupted: Path, tmp_path: Path) -> 
     assert 0 < survived[-1] < STEPS, f"the kills were not spread over the run: {survived}"
     finish(out)
     assert_same_result(uninterrupted, out)
+
+
+def test_a_video_loop_goes_on_where_it_was(bank: Path, tmp_path: Path) -> None:
+    flags = ("--background", "video", "--clips", str(bank), "--loop-frames", "37")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(whole, *flags)
+    process = start(killed, *flags)
+    while max(checkpoint.list_steps(killed / "checkpoint"), default=0) < STEPS // 3:
+        assert process.poll() is None, "it ended before the kill"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    finish(killed, *flags)
+    assert_same_result(whole, killed)
+    # Every frame of the run lies over the next frame of the loop, across its episodes.
+    loop = ClipBank.open(bank)
+    playlist = [i for c in loop.clips("train") for i in range(c.start, c.start + c.frames)][:37]
+    episodes = [read_episode(path) for path in sorted((killed / "replay").iterdir())]
+    shown = [frame for episode in episodes for frame in episode.frames]
+    agent_steps = STEPS // 8
+    first = agent_steps + agent_steps // 125 - len(shown)
+    for number, frame in enumerate(shown, first):
+        picture = loop.frame(playlist[number % len(playlist)], *frame.shape[:2])
+        assert (frame == picture).all(axis=-1).mean() > 0.8
 
 
 def test_evaluating_in_a_process_of_its_own_changes_nothing(

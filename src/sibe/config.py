@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
+from sibe.envs.tasks import LOOP_FRAMES
 from sibe.errors import UserError
 from sibe.methods.registry import AGENTS, find_method
 from sibe.methods.sibe import SIBEConfig
@@ -27,7 +28,7 @@ class EnvConfig:
     task: str = "cartpole_swingup"
     """DeepMind Control task (see `sibe tasks`) or Gymnasium id."""
     background: str = "clean"
-    """What is painted behind the robot: clean, noise or video."""
+    """What is painted behind the robot: clean, noise, video or video_random."""
     size: int = 84
     """Height and width of a frame, in pixels."""
     stack: int = 3
@@ -38,6 +39,8 @@ class EnvConfig:
     """Index of the camera (default: the task's usual one)."""
     clips: str | None = None
     """Clip bank for the video background, made by `sibe videos prepare` (default: generated)."""
+    loop_frames: int = LOOP_FRAMES
+    """Length of the loop that the video background plays endlessly."""
     keep_floor: bool = False
     """With a background, leave the floor as it is."""
     noise_wrap: bool = False
@@ -171,6 +174,7 @@ def to_json(config: RunConfig) -> dict[str, Any]:
 def from_json(values: dict[str, Any]) -> RunConfig:
     """Return the config that ``to_json`` wrote; fields that this version lacks are an error."""
     try:
+        values = upgraded(values)
         method_class = find_method(values["method"]).config
         parts = {
             "env": EnvConfig,
@@ -186,6 +190,14 @@ def from_json(values: dict[str, Any]) -> RunConfig:
         raise UserError(
             f"the run's config.json does not fit this version of sibe: {error}"
         ) from error
+
+
+def upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of an older version's config as this version would have written them."""
+    env = values["env"]
+    if env["background"] == "video" and "loop_frames" not in env:  # there was no loop then
+        return {**values, "env": {**env, "background": "video_random"}}
+    return values
 
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ MOST_THREADS = 1024
 
 
 _POSITIVE = {
-    "env": ("size", "stack", "action_repeat"),
+    "env": ("size", "stack", "action_repeat", "loop_frames"),
     "schedule": (
         *("env_steps", "initial_steps", "eval_every", "eval_episodes"),
         "checkpoint_every",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sibe.config import RunConfig
+from sibe.envs.tasks import VIDEOS
 
 _HEAD = """\
 ---
@@ -113,7 +114,7 @@ def _training(config: RunConfig, env_step: int, meta: dict[str, Any]) -> str:
     rows = {
         "method": config.method,
         "task": env.task,
-        "background": env.background + (f" ({clips})" if env.background == "video" else ""),
+        "background": env.background + (f" ({clips})" if env.background in VIDEOS else ""),
         "trained for": f"{env_step} simulator steps (action repeat {env.action_repeat} included)",
         "seed": config.seed,
         "preset": config.preset,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sibe.config import upgraded
 from sibe.envs.tasks import BACKGROUNDS
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
@@ -141,6 +142,7 @@ def _name(root: Path, folder: Path) -> str:
 def _read_run(folder: Path, name: str) -> Run:
     config = RunDirectory.read_config(folder)
     _check_config(config)
+    config = upgraded(config)
     evals = _read_log(folder / "eval.csv")
     if not evals:
         raise UserError("it has no evaluation yet")

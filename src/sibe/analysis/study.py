@@ -10,7 +10,12 @@ from sibe.analysis.arms import Arm, assign_arms
 from sibe.analysis.runs import LeftOut, Run, read_runs
 from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
 
-SETTINGS = {"clean": "Standard", "noise": "White noise", "video": "Natural video"}
+SETTINGS = {
+    "clean": "Standard",
+    "noise": "White noise",
+    "video": "Natural video",
+    "video_random": "Natural video, random clips",
+}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sibe.envs.clips import ClipBank
 from sibe.envs.factory import make_env
 from sibe.envs.renderer import Frame
-from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
+from sibe.envs.tasks import PAPER_BACKGROUNDS, PAPER_TASKS
 from sibe.errors import UserError
 from sibe.training.atomic import write_atomic
 
@@ -47,8 +47,8 @@ def write_task_sheet(path: Path, *, clips: Path | None, size: int, seed: int) ->
         ClipBank.open(clips)  # a wrong one is told before twelve pictures are made
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(12.4, 6.3), layout="constrained")
-    axes = figure.subplots(len(BACKGROUNDS), len(PAPER_TASKS))
-    for row, background in zip(axes, BACKGROUNDS, strict=True):
+    axes = figure.subplots(len(PAPER_BACKGROUNDS), len(PAPER_TASKS))
+    for row, background in zip(axes, PAPER_BACKGROUNDS, strict=True):
         for column, (axis, task) in enumerate(zip(row, PAPER_TASKS, strict=True)):
             frame = task_frame(task, background, clips=clips, size=size, seed=seed + column)
             axis.imshow(frame, interpolation="nearest")

@@ -8,14 +8,14 @@ from sibe.bench.sides import Side, interleave, median_ratio
 from sibe.bench.stopwatch import UPDATE_PARTS
 from sibe.bench.training_work import measure_run, our_training, step_parts, usual_training
 from sibe.bench.workloads import bench_config, our_env_step, period, usual_env_step
-from sibe.envs.tasks import BACKGROUNDS
+from sibe.envs.tasks import PAPER_BACKGROUNDS
 
 
 def environment(bench: Bench) -> Section:
     """Time an agent step of the environment in each visual setting."""
     rows = []
     for preset in bench.plan.presets:
-        for background in BACKGROUNDS:
+        for background in PAPER_BACKGROUNDS:
             config = bench_config(preset, background=background)
             works = {
                 "ours": bench.ours.prepare("ours", our_env_step, config),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs import gl
-from sibe.envs.background import Background
+from sibe.envs.background import Background, Start
 from sibe.envs.renderer import Frame
 from sibe.envs.seeding import stream_seed
 from sibe.envs.tasks import task_spec
@@ -102,7 +102,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         if self.view is not None:
             self.view.renderer.refresh()
         if self.background is not None:
-            self.background.reset(self.np_random)
+            self.background.reset(self.np_random, Start.of(seed, options))
         return self._observe(), {"env_steps": 0}
 
     def step(

@@ -14,7 +14,7 @@ from sibe.envs.clips import MAX_SIZE, SPLITS
 from sibe.envs.dmc import DMCPixels
 from sibe.envs.pixels import GymPixels
 from sibe.envs.renderer import Frame
-from sibe.envs.tasks import check_background, is_gym_id, task_spec
+from sibe.envs.tasks import LOOP_FRAMES, check_background, is_gym_id, task_spec
 from sibe.envs.wrappers import StackFrames
 from sibe.errors import UserError
 
@@ -29,6 +29,7 @@ def make_env(
     camera: int | None = None,
     split: str = "train",
     clips: str | Path | None = None,
+    loop_frames: int = LOOP_FRAMES,
     keep_floor: bool = False,
     noise_wrap: bool = False,
     render_mode: str = "rgb_array",
@@ -37,13 +38,15 @@ def make_env(
 
     Args:
         task: a DeepMind Control task ("walker_walk") or a Gymnasium id ("Pendulum-v1").
-        background: "clean", "noise" or "video".
+        background: "clean", "noise", "video" (a loop that plays on across episodes) or
+            "video_random" (a random clip and start for each episode).
         size: of the frames: one number, or (height, width).
         stack: how many frames make a state.
         action_repeat: simulator steps per agent step; None for the task's usual number.
         camera: index of the camera; None for the task's usual one.
         split: "train" or "eval": different seeds and, with video, different clips.
         clips: a bank made by ``sibe videos prepare``; None for generated clips.
+        loop_frames: length of the loop of the "video" background.
         keep_floor: with a background, leave the floor as it is.
         noise_wrap: noise that wraps around the byte range, as in an older code family.
         render_mode: "rgb_array", which is all there is.
@@ -52,14 +55,15 @@ def make_env(
     if len(sides) != 2:
         raise UserError(f"size must be one number or (height, width), not {size!r}")
     height, width = _whole("size", *sides)
-    for name, number in (("stack", stack), ("action_repeat", action_repeat), ("camera", camera)):
+    wholes = {"stack": stack, "action_repeat": action_repeat, "loop_frames": loop_frames}
+    for name, number in {**wholes, "camera": camera}.items():
         if number is not None:
             _whole(name, number)
     check_background(background)
     for value in (height, width):
         if not 1 <= value <= MAX_SIZE:
             raise UserError(f"size must be between 1 and {MAX_SIZE}, not {value}")
-    for name, count in (("stack", stack), ("action_repeat", action_repeat)):
+    for name, count in wholes.items():
         if count is not None and count < 1:
             raise UserError(f"{name} must be at least 1, not {count}")
     if split not in SPLITS:
@@ -78,6 +82,7 @@ def make_env(
         width,
         split=split,
         clips=None if clips is None else Path(clips),
+        loop_frames=loop_frames,
         noise_wrap=noise_wrap,
     )
     source = GymPixels if is_gym_id(task) else DMCPixels

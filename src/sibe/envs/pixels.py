@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from sibe.envs import gl
-from sibe.envs.background import Background
+from sibe.envs.background import BACKGROUND_FRAME, Background, Start
 from sibe.envs.renderer import Frame
 from sibe.envs.seeding import stream_seed
 from sibe.envs.view import View
@@ -80,9 +80,10 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         """Begin an episode; with a seed, one that depends on nothing else, if the env complies."""
         mixed = None if seed is None else stream_seed(seed, self._split)
         super().reset(seed=mixed)
-        observation, info = self.gym_env.reset(seed=mixed, options=options)
+        theirs = {key: value for key, value in (options or {}).items() if key != BACKGROUND_FRAME}
+        observation, info = self.gym_env.reset(seed=mixed, options=theirs or None)
         if self.background is not None:
-            self.background.reset(self.np_random)
+            self.background.reset(self.np_random, Start.of(seed, options))
         return self._observe(observation), {**info, "env_steps": 0}
 
     def step(

@@ -45,7 +45,11 @@ PAPER_TASKS = (
     "walker_walk",
     "cheetah_run",
 )
-BACKGROUNDS = ("clean", "noise", "video")
+PAPER_BACKGROUNDS = ("clean", "noise", "video")
+VIDEOS = ("video", "video_random")
+"""The two protocols of the natural setting: an endless loop, and a random clip per episode."""
+BACKGROUNDS = ("clean", "noise", *VIDEOS)
+LOOP_FRAMES = 1000
 
 
 class TaskSpec(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sibe.config import RunConfig, to_json, updates_per_run
 from sibe.config_check import check
-from sibe.envs.tasks import check_names
+from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite, Variant
@@ -54,7 +54,7 @@ def build_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
         for name in ("env_steps", "eval_every", "eval_episodes")
         if (value := getattr(overrides, name)) is not None
     }
-    clips = overrides.clips if run.background == "video" else None
+    clips = overrides.clips if run.background in VIDEOS else None
     config = replace(
         config,
         seed=run.seed,

@@ -102,6 +102,7 @@ SUITES: dict[str, Suite] = {
         _paper("standard", "clean", "the paper's main grid on clean images"),
         _paper("noise", "noise", "the same with white noise behind the robot"),
         _paper("video", "video", "the same with natural video (give --clips; else generated)"),
+        _paper("video-random", "video_random", "the same, a random clip for each episode"),
         Suite(
             "ablation-components",
             "SIBE without its bonus, and without compression",

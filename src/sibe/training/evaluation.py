@@ -48,6 +48,7 @@ def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
         camera=config.camera,
         split=split,
         clips=config.clips,
+        loop_frames=config.loop_frames,
         keep_floor=config.keep_floor,
         noise_wrap=config.noise_wrap,
     )

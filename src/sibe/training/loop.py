@@ -17,6 +17,7 @@ import torch
 from sibe.agents.agent import Metrics
 from sibe.agents.build import build_agent
 from sibe.config import RunConfig, sampling
+from sibe.envs.background import BACKGROUND_FRAME
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
@@ -103,7 +104,12 @@ class Trainer:
     def _play_episode(self) -> None:
         """Collect one episode, updating on the way, and write it down."""
         started, start_step = time.perf_counter(), self.env_step
-        state, _ = self.env.reset(seed=stream_seed(self.config.seed, "train", self.episode))
+        # Each episode before this one showed a first image, and one more after each step.
+        shown = self.agent_step + self.episode
+        state, _ = self.env.reset(
+            seed=stream_seed(self.config.seed, "train", self.episode),
+            options={BACKGROUND_FRAME: shown},
+        )
         self.replay.start(state[..., -3:])
         self.policy.reset()
         episode_return, metrics, done = 0.0, MeanMetrics(), False

@@ -22,7 +22,7 @@ class StockPixels:
 
     def __init__(self, config: EnvConfig, rng: np.random.Generator) -> None:
         from sibe.envs import gl
-        from sibe.envs.background import Video
+        from sibe.envs.background import VideoLoop
         from sibe.envs.renderer import background_geoms
         from sibe.envs.tasks import task_spec
 
@@ -34,17 +34,15 @@ class StockPixels:
         self._config, self._rng, self._camera = config, rng, spec.camera
         self._env = suite.load(spec.domain, spec.task, task_kwargs={"random": 0})
         self._arena = background_geoms(self._env.physics.model.ptr)
-        self._video: Video | None = None
+        self._video: VideoLoop | None = None
         if config.background == "video":
-            self._video = Video(None, "train", config.size, config.size)
+            self._video = VideoLoop(None, "train", config.size, config.size)
         self._frames: deque[Bytes] = deque(maxlen=config.stack)
         self.action_dim: int = self._env.action_spec().shape[0]
 
     def reset(self) -> Bytes:
         """Begin an episode; return its first state uint8 ``[C·stack, H, W]``."""
         self._env.reset()
-        if self._video is not None:
-            self._video.reset(self._rng)
         frame = self._render()
         self._frames.extend([frame] * self._config.stack)
         return np.concatenate(self._frames, axis=0)
