@@ -35,7 +35,7 @@ from sibe.bench.workloads import (
     period,
     plain_batch,
 )
-from sibe.config import RunConfig
+from sibe.config import RunConfig, sampling
 from sibe.errors import UserError
 from sibe.presets import preset_config
 from sibe.replay.chunk import Chunk
@@ -49,7 +49,7 @@ def with_sac(config: RunConfig, **changes: Any) -> RunConfig:
 
 def make_chunk(config: RunConfig) -> Chunk:
     g = torch.Generator().manual_seed(3)
-    steps, n, size = config.sac.chunk, config.sac.batch * config.sac.method_batch, config.env.size
+    (n, steps, _, _), size = sampling(config), config.env.size
     return Chunk(
         torch.randint(0, 256, (steps + 1, n, size, size, 9), generator=g, dtype=torch.uint8),
         torch.rand(steps, n, ACTION_DIM, generator=g) * 2 - 1,
@@ -152,16 +152,18 @@ def both_learners(config: RunConfig) -> tuple[SAC, SeparateSAC, Chunk]:
     return agent, usual, chunk
 
 
-@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize(("center", "n_step"), [(False, 1), (True, 1), (True, 3)])
 @pytest.mark.parametrize("transitions", ["first", "all"])
 @pytest.mark.parametrize("method", ["sibe", "none"])
-def test_the_reference_computes_our_losses(method: str, transitions: str, center: bool) -> None:
-    config = with_sac(bench_config("debug", method), transitions=transitions)
+def test_the_reference_computes_our_losses(
+    method: str, transitions: str, center: bool, n_step: int
+) -> None:
+    config = with_sac(bench_config("debug", method), transitions=transitions, n_step=n_step)
     config = replace(config, encoder=replace(config.encoder, center=center))
     agent, usual, chunk = both_learners(config)
     batch = plain_batch(chunk)
     with torch.no_grad():
-        loss, bonus = torch.zeros(()), torch.zeros_like(chunk.reward)
+        loss, bonus = torch.zeros(()), torch.zeros_like(chunk.reward[: config.sac.chunk])
         if method == "sibe":
             loss, surprise = usual.method_loss(batch)
             bonus = config.method_config.intrinsic * surprise

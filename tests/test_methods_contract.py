@@ -176,7 +176,7 @@ def test_targets_stand_still_until_they_are_updated(name: str) -> None:
     c = encoded.detach().requires_grad_()
     c_next = agent.target_encoder(chunk.obs[1:])
     out = agent.method(Latents(c, c_next, chunk.action, chunk.reward), agent.generator)
-    loss, _ = agent._critic_loss(chunk, c, c_next, chunk.reward)
+    loss, _ = agent._critic_loss(chunk, c, c_next, chunk.reward, chunk.discount)
     agent._step(encoded, c, loss, out.loss)
     assert same(before, frozen)
 

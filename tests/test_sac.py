@@ -10,7 +10,7 @@ import torch
 
 from sibe.agents import losses
 from sibe.agents.sac import SAC, SAC_METRICS
-from sibe.config import RunConfig
+from sibe.config import RunConfig, sampling
 from sibe.methods.base import Latents
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.presets import preset_config
@@ -30,8 +30,8 @@ def make_agent(config: RunConfig, seed: int = 0) -> SAC:
 
 def make_chunk(config: RunConfig, seed: int = 0, batch: int | None = None) -> Chunk:
     g = torch.Generator().manual_seed(seed)
-    steps, size = config.sac.chunk, config.env.size
-    n = batch or config.sac.batch * config.sac.method_batch
+    steps, size = sampling(config).length, config.env.size
+    n = batch or sampling(config).batch
     return Chunk(
         torch.randint(0, 256, (steps + 1, n, size, size, 9), generator=g, dtype=torch.uint8),
         torch.rand(steps, n, ACTIONS, generator=g) * 2 - 1,
@@ -86,7 +86,7 @@ ONLINE_METHOD = {"stochastic_encoder", "transition", "projection", "prediction",
 
 def step_critic_only(agent: SAC, chunk: Chunk) -> None:
     encoded, c, c_next = encode_cut(agent, chunk)
-    loss, _ = agent._critic_loss(chunk, c, c_next, chunk.reward)
+    loss, _ = agent._critic_loss(chunk, c, c_next, chunk.reward, chunk.discount)
     agent._step(encoded, c, loss, torch.zeros(()))
 
 
@@ -187,7 +187,8 @@ def test_the_encoder_feels_both_losses_and_the_critic_only_its_own() -> None:
 
     c, c_next = encode(twin, chunk)
     out = twin.method(Latents(c, c_next, chunk.action, chunk.reward), twin.generator)
-    loss, _ = twin._critic_loss(chunk, c, c_next, chunk.reward + out.bonus)
+    reward = chunk.reward + out.bonus
+    loss, _ = twin._critic_loss(chunk, c, c_next, reward, 0.99 * chunk.discount)
     of_critic, of_method = (
         torch.autograd.grad(x, c, retain_graph=True)[0] for x in (loss, out.loss)
     )
@@ -266,13 +267,64 @@ def test_zero_bonus_gives_the_targets_of_plain_sac() -> None:
     assert metrics["bonus"].item() == 0.0
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_n_step_against_a_loop_over_the_definition(n: int) -> None:
+    g = torch.Generator().manual_seed(n)
+    length, batch = 3, 4
+    reward, discount = (torch.rand(length + n - 1, batch, generator=g) for _ in range(2))
+    discount[length // 2, 1] = 0.0  # an episode that ends inside
+    bonus = torch.rand(length, batch, generator=g)
+    total, weight = losses.n_step(reward, bonus, discount)
+    for t in range(length):
+        for b in range(batch):
+            expected, product = 0.0, 1.0
+            for i in range(n):
+                expected += product * (reward[t + i, b] + bonus[t, b]).item()
+                product *= discount[t + i, b].item()
+            assert total[t, b].item() == pytest.approx(expected, rel=1e-5)
+            assert weight[t, b].item() == pytest.approx(product, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["none", "sibe"])
+@pytest.mark.parametrize("transitions", ["first", "all"])
+def test_n_steps_bootstrap_from_the_state_n_steps_on(method: str, transitions: str) -> None:
+    config = make_config(method, n_step=3, transitions=transitions)
+    agent, chunk = make_agent(config), make_chunk(config)
+    length, batch = config.sac.chunk, config.sac.batch
+    assert chunk.obs.shape[0] == length + 3
+    rows = length if transitions == "all" else 1
+    seen: list[torch.Tensor] = []
+    original = losses.critic_loss
+
+    def spy(q1: torch.Tensor, q2: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        seen.append(target.clone())
+        return original(q1, q2, target)
+
+    with torch.no_grad():
+        agent.actor.trunk[-1].weight.zero_()  # the same action for every state, without chance
+        agent.actor.trunk[-1].bias.copy_(torch.tensor([0.3, -0.2, -40.0, -40.0]))
+        agent.log_temperature.fill_(-50.0)
+        later = agent.target_encoder(chunk.obs[3 : 3 + rows]).flatten(0, 1)
+        action = torch.tensor([0.3, -0.2]).tanh().expand(len(later), 2)
+        value = torch.minimum(*agent.target_critic(later, action)).reshape(rows, batch)
+        reward = sum(0.99**i * chunk.reward[i : i + rows] for i in range(3))
+    if method == "sibe":
+        agent.method.config = replace(agent.method.config, intrinsic=0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "critic_loss", spy)
+        agent.update(chunk)
+    expected = (reward + 0.99**3 * value).flatten()
+    torch.testing.assert_close(seen[0], expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("chunk_length", [1, 2, 4])
+@pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("transitions", ["first", "all"])
 @pytest.mark.parametrize("method", ["none", "sibe"])
 def test_every_chunk_length_and_choice_of_transitions(
-    chunk_length: int, transitions: str, method: str
+    chunk_length: int, n_step: int, transitions: str, method: str
 ) -> None:
-    config = make_config(method, chunk=chunk_length, transitions=transitions)
+    config = make_config(method, chunk=chunk_length, n_step=n_step, transitions=transitions)
     agent = make_agent(config)
     for _ in range(3):
         metrics = agent.update(make_chunk(config))

@@ -87,6 +87,8 @@ class SACConfig:
     """Chunks for the method's loss per chunk for SAC; 2, with L = 1, is the paper's ablation."""
     transitions: str = "first"
     """Transitions of a chunk that SAC learns from: first (B of them) or all (B·L)."""
+    n_step: int = 1
+    """Rewards that a TD target sums before it bootstraps, n."""
     lr: float = 1e-3
     """Learning rate of the Q-functions and the policy."""
     temperature_lr: float = 1e-4
@@ -154,7 +156,8 @@ def sampling(config: RunConfig) -> Sampling:
         own: Sampling = config.method_config.sampling()
         return own
     sac = config.sac
-    return Sampling(sac.batch * sac.method_batch, sac.chunk, sac.shift, every=1)
+    length = sac.chunk + sac.n_step - 1
+    return Sampling(sac.batch * sac.method_batch, length, sac.shift, every=1)
 
 
 def updates_per_run(config: RunConfig) -> int:

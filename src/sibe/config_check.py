@@ -21,7 +21,7 @@ _POSITIVE = {
 _POSITIVE_IN_SAC = {
     "encoder": ("features", "filters", "lr"),
     "sac": (
-        *("hidden", "chunk", "method_batch", "lr", "temperature_lr", "init_temperature"),
+        *("hidden", "chunk", "n_step", "method_batch", "lr", "temperature_lr", "init_temperature"),
         *("actor_every", "target_every"),
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -19,12 +20,30 @@ def balanced(critic: Tensor, method: Tensor, share: float) -> Tensor:
     return critic + share * ratio * method
 
 
+def n_step(reward: Tensor, bonus: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Σ_{i<n} (Π_{j<i} γ_{t+j}) (r_{t+i} + r*_t) and Π_{j<n} γ_{t+j}, each ``[L, B]``.
+
+    Args:
+        reward: ``[L + n - 1, B]``.
+        bonus: r* ``[L, B]``. A transition's bonus stands for those of all its n steps: the method
+            is not asked about the n - 1 transitions after the chunk.
+        discount: γ, or 0 where the episode truly ended, ``[L + n - 1, B]``.
+    """
+    length = len(bonus)
+    total, weight = torch.zeros_like(bonus), torch.ones_like(bonus)
+    for step in range(len(reward) - length + 1):
+        total = total + weight * (reward[step : step + length] + bonus)
+        weight = weight * discount[step : step + length]
+    return total, weight
+
+
 def td_target(
     reward: Tensor, discount: Tensor, q1: Tensor, q2: Tensor, log_prob: Tensor, temperature: Tensor
 ) -> Tensor:
     """Return y = r + γ·(min Q̄(s', a') - α_T log π(a'|s')); all arguments ``[N]``.
 
-    ``discount`` is γ, or 0 where the episode truly ended; a time limit bootstraps.
+    ``discount`` is γ, or γⁿ where ``reward`` is a sum of n, or 0 where the episode truly ended; a
+    time limit bootstraps. s' is then the state n steps on.
     """
     return reward + discount * (q1.minimum(q2) - temperature * log_prob)
 

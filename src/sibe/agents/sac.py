@@ -116,15 +116,20 @@ class SAC:
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from a minibatch of chunks; return detached metrics."""
         chunk = chunk.to(self.device)
+        length, n = self.config.sac.chunk, self.config.sac.n_step
+        # Plain SAC looks only at the states it bootstraps from.
+        first = 1 if self.method.sees_next else n
         with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
-            encoded = self.encoder(chunk.obs[:-1]).float()  # φ_o(s_t)  [L, B, D]
+            encoded = self.encoder(chunk.obs[:length]).float()  # φ_o(s_t)  [L, B, D]
             with torch.no_grad():
-                c_next = self.target_encoder(chunk.obs[1:]).float()  # φ_m(s_{t+1})  [L, B, D]
+                ahead = self.target_encoder(chunk.obs[first:]).float()  # φ_m(s_{t+1}), …
         c = encoded.detach().requires_grad_()
-        latents = Latents(c, c_next, chunk.action, chunk.reward)
+        latents = Latents(c, ahead[:length], chunk.action[:length], chunk.reward[:length])
         out = self.method(latents, self.generator)
-        reward = chunk.reward + out.bonus  # Eq. (augmented reward)
-        critic_loss, metrics = self._critic_loss(chunk, c, c_next, reward)
+        # Eq. (augmented reward), summed over n steps.
+        discount = self.config.sac.discount * chunk.discount
+        reward, discount = losses.n_step(chunk.reward, out.bonus, discount)
+        critic_loss, metrics = self._critic_loss(chunk, c, ahead[-length:], reward, discount)
         self._step(encoded, c, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
             term = self.method.actor_loss(latents._replace(c=c.detach()), self.generator)
@@ -132,28 +137,32 @@ class SAC:
         if self.updates % self.config.sac.target_every == 0:
             self._update_targets()
         self.updates += 1
+        metrics["batch_reward"] = (latents.reward + out.bonus).mean()
         metrics["method_loss"] = out.loss.detach()
         return {**metrics, **self._actor_metrics, **out.metrics}
 
     def _critic_loss(
-        self, chunk: Chunk, c: Tensor, c_next: Tensor, reward: Tensor
+        self, chunk: Chunk, c: Tensor, c_later: Tensor, reward: Tensor, discount: Tensor
     ) -> tuple[Tensor, Metrics]:
-        """Return the squared Bellman error on the augmented reward."""
+        """Return the squared Bellman error on the augmented reward; c_later is φ_m(s_{t+n})."""
         with torch.no_grad():
-            seen = self._next_policy_input(chunk, c, c_next)
+            seen = self._next_policy_input(chunk, c, c_later)
             features = self.method.policy_features(seen, generator=self.generator)
             next_action, log_prob = self._act(features)
-            next_q1, next_q2 = self.target_critic(self._for_sac(c_next), next_action)
-            discount = self.config.sac.discount * self._for_sac(chunk.discount)
+            next_q1, next_q2 = self.target_critic(self._for_sac(c_later), next_action)
             target = losses.td_target(
-                self._for_sac(reward), discount, next_q1, next_q2, log_prob, self.temperature
+                self._for_sac(reward),
+                self._for_sac(discount),
+                next_q1,
+                next_q2,
+                log_prob,
+                self.temperature,
             )
-        q1, q2 = self.critic(self._for_sac(c), self._for_sac(chunk.action))
+        q1, q2 = self.critic(self._for_sac(c), self._for_sac(chunk.action[: len(c)]))
         loss = losses.critic_loss(q1, q2, target)
         return loss, {
             "critic_loss": loss.detach(),
             "q": q1.detach().mean(),
-            "batch_reward": reward.mean(),
         }
 
     def _step(self, encoded: Tensor, c: Tensor, critic_loss: Tensor, method_loss: Tensor) -> None:
@@ -211,14 +220,14 @@ class SAC:
             return x[:, : self.config.sac.batch].flatten(0, 1)
         return x[0, : self.config.sac.batch]
 
-    def _next_policy_input(self, chunk: Chunk, c: Tensor, c_next: Tensor) -> Tensor:
-        """Return the representation of s_{t+1} that the policy acts on in the TD target."""
+    def _next_policy_input(self, chunk: Chunk, c: Tensor, c_later: Tensor) -> Tensor:
+        """Return the representation of s_{t+n} that the policy acts on in the TD target."""
         if self.config.sac.transitions == "all":
-            return self._for_sac(c_next)
-        batch = self.config.sac.batch
-        if len(c) > 1:  # φ_o(s_{k+1}) is already there
-            return c[1, :batch].detach()
-        seen: Tensor = self.encoder(chunk.obs[1, :batch])
+            return self._for_sac(c_later)
+        batch, n = self.config.sac.batch, self.config.sac.n_step
+        if n < len(c):  # φ_o(s_{k+n}) is already there
+            return c[n, :batch].detach()
+        seen: Tensor = self.encoder(chunk.obs[n, :batch])
         return seen
 
     def _act(self, features: Tensor) -> tuple[Tensor, Tensor]:

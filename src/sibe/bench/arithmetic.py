@@ -78,10 +78,10 @@ def _images(config: RunConfig) -> tuple[int, int, int]:
     sac, rows = config.sac, _sac_rows(config)
     if config.method == "none":
         return rows, rows if sac.transitions == "first" else 0, rows
-    method_rows = sac.chunk * sac.batch * sac.method_batch
-    # For chunks of two and more φ_o(s_{k+1}) is among what the method looks at.
-    looked_up = sac.batch if sac.transitions == "first" and sac.chunk == 1 else 0
-    return method_rows, looked_up, method_rows
+    chunks = sac.batch * sac.method_batch
+    # For chunks longer than n, φ_o(s_{k+n}) is among what the method looks at.
+    looked_up = sac.batch if sac.transitions == "first" and sac.chunk <= sac.n_step else 0
+    return sac.chunk * chunks, looked_up, (sac.chunk + sac.n_step - 1) * chunks
 
 
 def _sibe_macs(config: RunConfig, action_dim: int) -> int:

@@ -20,13 +20,14 @@ from sibe.bench.workloads import (
     usual_sampling,
 )
 from sibe.config import RunConfig
+from sibe.config import sampling as config_sampling
 from sibe.replay.replay import Replay
 
 
 def sampled_bytes(config: RunConfig) -> int:
     """Return the bytes that a minibatch must move: every pixel of it read once, written once."""
-    sac, env = config.sac, config.env
-    states = (sac.chunk + 1) * sac.batch * sac.method_batch
+    drawn, env = config_sampling(config), config.env
+    states = (drawn.length + 1) * drawn.batch
     return 2 * states * env.size**2 * 3 * env.stack
 
 

@@ -20,6 +20,7 @@ from sibe.bench.workloads import (
     make_usual,
     our_replay,
     plain_batch,
+    sample_chunk,
     usual_replay,
 )
 from sibe.config import RunConfig
@@ -30,8 +31,7 @@ from sibe.training import checkpoint
 def our_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[[], object]:
     """Write a checkpoint and the episodes of so many transitions into ``folder``."""
     replay, agent = our_replay(config, transitions), make_agent(config)
-    chunk = replay.sample(config.sac.batch, config.sac.chunk, np.random.default_rng(0))
-    agent.update(chunk)  # optimisers have no state before the first step
+    agent.update(sample_chunk(config, replay))  # optimisers have no state before the first step
     length, side = episode_steps(config), config.env.size
     steps = np.zeros(length, np.float32)
     frames = np.random.default_rng(0).integers(0, 256, (length + 1, side, side, 3), np.uint8)
@@ -52,8 +52,7 @@ def usual_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[
     """Write the learner and so many transitions of the usual replay into ``folder``."""
     replay, agent = usual_replay(config, transitions), make_usual(config)
     source = our_replay(config, 2 * episode_steps(config))
-    chunk = source.sample(config.sac.batch, config.sac.chunk, np.random.default_rng(0))
-    agent.update(plain_batch(chunk))
+    agent.update(plain_batch(sample_chunk(config, source)))
     folder.mkdir(parents=True)
 
     def save() -> None:

@@ -26,7 +26,7 @@ from sibe.bench.workloads import (
     period,
     usual_replay,
 )
-from sibe.config import RunConfig, to_json
+from sibe.config import RunConfig, sampling, to_json
 
 Work = Callable[[], object]
 
@@ -56,9 +56,8 @@ class OurTraining:
         self.state, reward, terminated, truncated, _ = self.env.step(action)
         frame, over = self.state[..., -3:], terminated or truncated
         self.replay.add(action, float(reward), float(not terminated), frame, last=over)
-        sac = self.config.sac
-        chunk = self.replay.sample(sac.batch * sac.method_batch, sac.chunk, self.sample_rng)
-        self.agent.update(chunk)
+        drawn = sampling(self.config)
+        self.agent.update(self.replay.sample(drawn.batch, drawn.length, self.sample_rng))
         if over:
             self._begin()
 
@@ -80,9 +79,8 @@ class UsualTraining:
         action, state = self.agent.act(self.state), self.state
         self.state, reward, over = self.env.step(action)
         self.replay.add(state, action, reward, 1.0, self.state, last=over)
-        sac = self.config.sac
-        chunks = sac.batch * sac.method_batch
-        self.agent.update(self.replay.sample(chunks, sac.chunk, sac.shift, self.rng))
+        batch, length, shift, _ = sampling(self.config)
+        self.agent.update(self.replay.sample(batch, length, shift, self.rng))
         if over:
             self.state = self.env.reset()
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sibe.agents.sac import SAC
 from sibe.bench.reference.learner import SeparateSAC
 from sibe.bench.reference.replay import Batch, StackedReplay
-from sibe.config import RunConfig
+from sibe.config import RunConfig, sampling
 from sibe.presets import preset_config
 from sibe.replay.chunk import Chunk
 from sibe.replay.replay import Replay
@@ -49,7 +49,7 @@ def make_usual(config: RunConfig) -> SeparateSAC:
 
 def our_update(config: RunConfig, batch: int | None = None) -> Work:
     """One period of updates; ``batch`` chunks if not as many as the config says."""
-    agent, chunk = make_agent(config), _random_chunk(config, batch or _chunks(config))
+    agent, chunk = make_agent(config), _random_chunk(config, batch)
 
     def updates() -> None:
         for _ in range(period(config)):
@@ -60,7 +60,7 @@ def our_update(config: RunConfig, batch: int | None = None) -> Work:
 
 def usual_update(config: RunConfig) -> Work:
     """One period of the usual updates."""
-    agent, batch = make_usual(config), plain_batch(_random_chunk(config, _chunks(config)))
+    agent, batch = make_usual(config), plain_batch(_random_chunk(config))
 
     def updates() -> None:
         for _ in range(period(config)):
@@ -80,13 +80,14 @@ def plain_batch(chunk: Chunk) -> Batch:
 def our_sampling(config: RunConfig, transitions: int) -> Work:
     """Draw and augment one minibatch from a replay of so many transitions."""
     replay, rng = our_replay(config, transitions), np.random.default_rng(0)
-    return lambda: replay.sample(_chunks(config), config.sac.chunk, rng)
+    return lambda: sample_chunk(config, replay, rng)
 
 
 def usual_sampling(config: RunConfig, transitions: int) -> Work:
     """Draw and augment one minibatch the usual way."""
     replay, rng = usual_replay(config, transitions), np.random.default_rng(0)
-    return lambda: replay.sample(_chunks(config), config.sac.chunk, config.sac.shift, rng)
+    batch, length, shift, _ = sampling(config)
+    return lambda: replay.sample(batch, length, shift, rng)
 
 
 def our_replay(config: RunConfig, transitions: int) -> Replay:
@@ -156,12 +157,17 @@ def _random_action(rng: np.random.Generator) -> NDArray[np.float32]:
     return rng.uniform(-1, 1, ACTION_DIM).astype(np.float32)
 
 
-def _chunks(config: RunConfig) -> int:
-    return config.sac.batch * config.sac.method_batch
+def sample_chunk(
+    config: RunConfig, replay: Replay, rng: np.random.Generator | None = None
+) -> Chunk:
+    """Draw the minibatch of an update."""
+    drawn = sampling(config)
+    return replay.sample(drawn.batch, drawn.length, rng or np.random.default_rng(0))
 
 
-def _random_chunk(config: RunConfig, batch: int) -> Chunk:
-    generator, steps = torch.Generator().manual_seed(0), config.sac.chunk
+def _random_chunk(config: RunConfig, batch: int | None = None) -> Chunk:
+    generator, steps = torch.Generator().manual_seed(0), sampling(config).length
+    batch = batch or sampling(config).batch
     side, channels = config.env.size, 3 * config.env.stack
     pixels = torch.randint(
         0, 256, (steps + 1, batch, side, side, channels), generator=generator, dtype=torch.uint8

@@ -48,6 +48,9 @@ class ParameterGroup(TypedDict):
 class Method(nn.Module, ABC):
     """A method plugged into SAC. The docstrings below are the contract."""
 
+    sees_next = True
+    """Whether ``forward`` looks at ``c_next``; if not, the agent need not encode s_{t+1} for it."""
+
     @abstractmethod
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
         """Return loss, bonus and metrics of a minibatch; all noise comes from ``generator``.

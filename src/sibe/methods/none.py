@@ -17,6 +17,8 @@ class NoneConfig:
 class NoMethod(Method):
     """Adds nothing: constants outside the graph, no parameters, no metrics."""
 
+    sees_next = False
+
     def __init__(
         self,
         features: int,

@@ -70,7 +70,7 @@ class SeparateSAC:
 
     def update(self, batch: Batch) -> None:
         """Learn from a batch, in the order of Algorithm 1 of the paper."""
-        bonus = torch.zeros_like(batch.reward)
+        bonus = torch.zeros_like(batch.reward[: self.config.sac.chunk])
         if self.method_optimizer is not None:
             loss, surprise = self.method_loss(batch)
             bonus = self.config.method_config.intrinsic * surprise.detach()
@@ -85,15 +85,17 @@ class SeparateSAC:
     def method_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the bottleneck's loss and InfoNCE ``[L, B]``."""
         assert self.method is not None
-        c = self.encoder(batch.obs.flatten(0, 1))
+        obs, action, reward, _, next_obs = (part[: self.config.sac.chunk] for part in batch)
+        c = self.encoder(obs.flatten(0, 1))
         with torch.no_grad():
-            c_next = self.target_encoder(batch.next_obs.flatten(0, 1))
-        loss, infonce = self.method(c, batch.action.flatten(0, 1), c_next, self.generator)
-        return loss, infonce.reshape(batch.reward.shape)
+            c_next = self.target_encoder(next_obs.flatten(0, 1))
+        loss, infonce = self.method(c, action.flatten(0, 1), c_next, self.generator)
+        return loss, infonce.reshape(reward.shape)
 
     def critic_loss(self, batch: Batch, bonus: Tensor) -> Tensor:
         """Return the squared Bellman errors on reward + bonus ``[L, B]``."""
-        obs, next_obs = self._for_sac(batch.obs), self._for_sac(batch.next_obs)
+        n = self.config.sac.n_step
+        obs, next_obs = self._for_sac(batch.obs), self._for_sac(batch.next_obs[n - 1 :])
         with torch.no_grad():
             c_next = self.target_encoder(next_obs)
             # What the policy sees in the target is a choice of the config; see docs/reproduction.
@@ -101,8 +103,11 @@ class SeparateSAC:
             next_action, log_prob = self.actor(seen, self.generator)
             q1, q2 = self.target_critic(c_next, next_action)
             value = torch.min(q1, q2) - self.log_temperature.exp() * log_prob
-            discount = self.config.sac.discount * self._for_sac(batch.discount)
-            target = self._for_sac(batch.reward + bonus) + discount * value
+            target = value
+            for step in reversed(range(n)):  # the bonus stands for those of all n steps
+                discount = self.config.sac.discount * self._for_sac(batch.discount[step:])
+                reward = self._for_sac(batch.reward[step:]) + self._for_sac(bonus)
+                target = reward + discount * target
         q1, q2 = self.critic(self.encoder(obs), self._for_sac(batch.action))
         return F.mse_loss(q1, target) + F.mse_loss(q2, target)
 
@@ -126,8 +131,9 @@ class SeparateSAC:
             _follow(method.target_prediction, method.prediction, tau)
 
     def _for_sac(self, x: Tensor) -> Tensor:
-        """Return the transitions SAC learns from, of ``x [L, B, …]``."""
-        return x.flatten(0, 1) if self.config.sac.transitions == "all" else x[0]
+        """Return the transitions SAC learns from, of ``x [L or more, B, …]``."""
+        sac = self.config.sac
+        return x[: sac.chunk].flatten(0, 1) if sac.transitions == "all" else x[0]
 
     @torch.no_grad()
     def act(self, obs: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
