@@ -10,7 +10,7 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
@@ -31,6 +31,8 @@ class EnvConfig:
     """What is painted behind the robot: clean, noise, video or video_random."""
     size: int = 84
     """Height and width of a frame, in pixels."""
+    supersample: int = 1
+    """Draw a MuJoCo scene and its background this many times as large, then average the blocks."""
     stack: int = 3
     """Frames that make a state."""
     action_repeat: int = 4
@@ -54,9 +56,11 @@ class EncoderConfig:
     features: int = 50
     """Size of the state representation c."""
     filters: int = 32
-    """Channels of each of the four convolutions."""
-    strides: tuple[int, int, int, int] = (2, 1, 1, 1)
-    """Strides of the four convolutions; the text says 1, the code it builds on 2,1,1,1."""
+    """Channels of each convolution."""
+    fusion: Literal["early", "late"] = "early"
+    """Where the frames of a state meet: in the first convolution, or after the last."""
+    strides: tuple[int, ...] = (2, 1, 1, 1)
+    """Stride of each convolution; the paper's text says 1, the code it builds on 2,1,1,1."""
     tanh: bool = False
     """Squash c after its LayerNorm."""
     center: bool = False
@@ -97,6 +101,8 @@ class SACConfig:
     """First temperature."""
     discount: float = 0.99
     """Discount per agent step."""
+    reward_scale: float = 1.0
+    """Factor of the (augmented) reward in the TD target."""
     tau: float = 0.01
     """EMA coefficient of the target Q-functions."""
     actor_every: int = 2
@@ -157,7 +163,8 @@ def sampling(config: RunConfig) -> Sampling:
         return own
     sac = config.sac
     length = sac.chunk + sac.n_step - 1
-    return Sampling(sac.batch * sac.method_batch, length, sac.shift, every=1)
+    frames = config.env.stack if config.encoder.fusion == "late" else 1
+    return Sampling(sac.batch * sac.method_batch, length, sac.shift, 1, frames)
 
 
 def updates_per_run(config: RunConfig) -> int:
@@ -197,9 +204,11 @@ def from_json(values: dict[str, Any]) -> RunConfig:
 
 def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of an older version's config as this version would have written them."""
-    env = values["env"]
+    env, own = values["env"], values["method_config"]
     if env["background"] == "video" and "loop_frames" not in env:  # there was no loop then
-        return {**values, "env": {**env, "background": "video_random"}}
+        values = {**values, "env": {**env, "background": "video_random"}}
+    if values["method"] == "sibe" and "first_std" not in own:
+        values = {**values, "method_config": {**own, "first_std": 1.0, "start": "random"}}
     return values
 
 
@@ -221,8 +230,10 @@ def _fits(hint: Any, value: Any) -> bool:
     if origin is typing.Literal:
         return value in args
     if origin is tuple:
-        same = isinstance(value, tuple) and len(value) == len(args)
-        return same and all(map(_fits, args, value))
+        if not isinstance(value, tuple):
+            return False
+        kinds = args[:1] * len(value) if args[-1] is Ellipsis else args
+        return len(value) == len(kinds) and all(map(_fits, kinds, value))
     if origin in (types.UnionType, typing.Union):
         return any(_fits(part, value) for part in args)
     if isinstance(value, bool):

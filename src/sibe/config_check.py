@@ -11,8 +11,8 @@ from sibe.methods.registry import AGENTS
 MOST_THREADS = 1024
 
 
-_POSITIVE = {
-    "env": ("size", "stack", "action_repeat", "loop_frames"),
+_POSITIVE: dict[str, tuple[str, ...]] = {
+    "env": ("size", "supersample", "stack", "action_repeat", "loop_frames"),
     "schedule": (
         *("env_steps", "initial_steps", "eval_every", "eval_episodes"),
         "checkpoint_every",
@@ -22,7 +22,7 @@ _POSITIVE_IN_SAC = {
     "encoder": ("features", "filters", "lr"),
     "sac": (
         *("hidden", "chunk", "n_step", "method_batch", "lr", "temperature_lr", "init_temperature"),
-        *("actor_every", "target_every"),
+        *("reward_scale", "actor_every", "target_every"),
     ),
 }
 
@@ -58,8 +58,12 @@ def check(config: RunConfig) -> None:
 
 def _check_sac(config: RunConfig) -> None:
     _refuse_unless_positive(config, _POSITIVE_IN_SAC)
-    if min(config.encoder.strides) < 1:
-        raise UserError(f"--encoder.strides must be 1 or more, not {config.encoder.strides}")
+    if min(config.encoder.strides, default=0) < 1:
+        raise UserError(
+            f"--encoder.strides takes numbers of 1 or more, not {config.encoder.strides}"
+        )
+    if config.encoder.fusion not in ("early", "late"):
+        raise UserError(f"--encoder.fusion must be early or late, not {config.encoder.fusion!r}")
     fractions = {
         "encoder.tau": config.encoder.tau,
         "sac.tau": config.sac.tau,

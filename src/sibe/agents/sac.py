@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from sibe.agents import losses
 from sibe.agents.agent import MemorylessPolicy, Metrics, Policy
+from sibe.agents.encoders import build_encoder
 from sibe.agents.networks import Actor, TwinQ
 from sibe.config import RunConfig
 from sibe.methods.base import Latents
 from sibe.methods.registry import build_method
 from sibe.nn.ema import frozen_copy, update_ema
-from sibe.nn.encoder import Encoder
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.replay.chunk import Chunk
 
@@ -56,17 +56,7 @@ class SAC:
         self.config, self.device, self.generator = config, device, generator
         self.action_dim = action_dim
         sac, enc = config.sac, config.encoder
-        self.encoder = Encoder(
-            config.env.size,
-            3 * config.env.stack,
-            features=enc.features,
-            filters=enc.filters,
-            strides=enc.strides,
-            tanh=enc.tanh,
-            center=enc.center,
-            smooth=enc.smooth,
-            generator=generator,
-        )
+        self.encoder = build_encoder(config, generator)
         self.method = build_method(
             config.method, config.method_config, enc.features, action_dim, generator=generator
         ).to(device)
@@ -120,15 +110,16 @@ class SAC:
         # Plain SAC looks only at the states it bootstraps from.
         first = 1 if self.method.sees_next else n
         with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
-            encoded = self.encoder(chunk.obs[:length]).float()  # φ_o(s_t)  [L, B, D]
-            with torch.no_grad():
-                ahead = self.target_encoder(chunk.obs[first:]).float()  # φ_m(s_{t+1}), …
+            encoded = self.encoder(chunk.online(0, length)).float()  # φ_o(s_t)  [L, B, D]
+            with torch.no_grad():  # φ_m(s_{t+1}), …, φ_m(s_{t+n})  [L + n - first, B, D]
+                ahead = self.target_encoder(chunk.target(first, length + n)).float()
         c = encoded.detach().requires_grad_()
         latents = Latents(c, ahead[:length], chunk.action[:length], chunk.reward[:length])
         out = self.method(latents, self.generator)
         # Eq. (augmented reward), summed over n steps.
         discount = self.config.sac.discount * chunk.discount
         reward, discount = losses.n_step(chunk.reward, out.bonus, discount)
+        reward = self.config.sac.reward_scale * reward
         critic_loss, metrics = self._critic_loss(chunk, c, ahead[-length:], reward, discount)
         self._step(encoded, c, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
@@ -227,7 +218,7 @@ class SAC:
         batch, n = self.config.sac.batch, self.config.sac.n_step
         if n < len(c):  # φ_o(s_{k+n}) is already there
             return c[n, :batch].detach()
-        seen: Tensor = self.encoder(chunk.obs[n, :batch])
+        seen: Tensor = self.encoder(chunk.online(n, n + 1)[:, :batch])[0]
         return seen
 
     def _act(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -246,7 +237,7 @@ class SAC:
 
         A generator draws them from the policy; None takes its mean.
         """
-        c = self.encoder(torch.from_numpy(obs).to(self.device))
+        c = self.encoder.single(torch.from_numpy(obs).to(self.device))
         mean, log_std = self.actor(self.method.policy_features(c, generator=generator))
         if generator is not None:
             mean = mean + log_std.exp() * standard_normal(mean, generator)
@@ -256,7 +247,7 @@ class SAC:
     @torch.no_grad()
     def embed(self, obs: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
         """Return c, and what the method makes of it, for states uint8 ``[N, H, W, C]``."""
-        c = self.encoder(torch.from_numpy(obs).to(self.device))
+        c = self.encoder.single(torch.from_numpy(obs).to(self.device))
         return {"c": c, **self.method.embed(c)}
 
     def metric_names(self) -> list[str]:

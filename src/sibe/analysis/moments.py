@@ -22,6 +22,7 @@ from sibe.envs.background import compose
 from sibe.envs.renderer import Frame
 from sibe.envs.seeding import stream_seed
 from sibe.envs.state import SimulatorState, simulator_state, visible_positions
+from sibe.envs.view import average_blocks
 from sibe.errors import UserError
 from sibe.training.evaluation import make_configured_env
 from sibe.training.seeding import numpy_stream
@@ -62,6 +63,8 @@ class Moments(NamedTuple):
     """the positions that leave a trace in the picture"""
     episode: npt.NDArray[np.int64]
     """``[N]``"""
+    supersample: int = 1
+    """by how much layers and pictures are larger than what the agent sees"""
 
 
 class _Moment(NamedTuple):
@@ -92,7 +95,7 @@ def collect(config: EnvConfig, player: Player, *, episodes: int, each: int, seed
         visible = visible_positions(env.unwrapped)
     finally:
         env.close()
-    return _stacked(kept, visible)
+    return _stacked(kept, visible)._replace(supersample=config.supersample)
 
 
 def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -> EnvConfig:
@@ -111,7 +114,8 @@ def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
         if moments.pictures is not None:
             behind = moments.pictures[background]
             frames = [
-                compose(robot, picture) for robot, picture in zip(frames, behind, strict=True)
+                average_blocks(compose(robot, picture), moments.supersample)
+                for robot, picture in zip(frames, behind, strict=True)
             ]
         states.append(np.concatenate(frames, axis=-1))
     return np.stack(states)

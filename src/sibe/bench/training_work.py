@@ -56,8 +56,7 @@ class OurTraining:
         self.state, reward, terminated, truncated, _ = self.env.step(action)
         frame, over = self.state[..., -3:], terminated or truncated
         self.replay.add(action, float(reward), float(not terminated), frame, last=over)
-        drawn = sampling(self.config)
-        self.agent.update(self.replay.sample(drawn.batch, drawn.length, self.sample_rng))
+        self.agent.update(self.replay.minibatch(sampling(self.config), self.sample_rng))
         if over:
             self._begin()
 
@@ -79,8 +78,8 @@ class UsualTraining:
         action, state = self.agent.act(self.state), self.state
         self.state, reward, over = self.env.step(action)
         self.replay.add(state, action, reward, 1.0, self.state, last=over)
-        batch, length, shift, _ = sampling(self.config)
-        self.agent.update(self.replay.sample(batch, length, shift, self.rng))
+        drawn = sampling(self.config)
+        self.agent.update(self.replay.sample(drawn.batch, drawn.length, drawn.shift, self.rng))
         if over:
             self.state = self.env.reset()
 

@@ -86,8 +86,8 @@ def our_sampling(config: RunConfig, transitions: int) -> Work:
 def usual_sampling(config: RunConfig, transitions: int) -> Work:
     """Draw and augment one minibatch the usual way."""
     replay, rng = usual_replay(config, transitions), np.random.default_rng(0)
-    batch, length, shift, _ = sampling(config)
-    return lambda: replay.sample(batch, length, shift, rng)
+    drawn = sampling(config)
+    return lambda: replay.sample(drawn.batch, drawn.length, drawn.shift, rng)
 
 
 def our_replay(config: RunConfig, transitions: int) -> Replay:
@@ -161,8 +161,7 @@ def sample_chunk(
     config: RunConfig, replay: Replay, rng: np.random.Generator | None = None
 ) -> Chunk:
     """Draw the minibatch of an update."""
-    drawn = sampling(config)
-    return replay.sample(drawn.batch, drawn.length, rng or np.random.default_rng(0))
+    return replay.minibatch(sampling(config), rng or np.random.default_rng(0))
 
 
 def _random_chunk(config: RunConfig, batch: int | None = None) -> Chunk:

@@ -31,6 +31,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         task: name such as "cartpole_swingup".
         background: what is painted behind the robot; None leaves the picture as it is.
         height, width: of the frames.
+        supersample: draw this many times as large, then average.
         camera: index of the camera; None for the task's usual one.
         action_repeat: control steps per agent step; None for the task's usual one.
         keep_floor: with a background, leave the floor.
@@ -46,6 +47,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         *,
         height: int = 84,
         width: int = 84,
+        supersample: int = 1,
         camera: int | None = None,
         action_repeat: int | None = None,
         keep_floor: bool = False,
@@ -58,6 +60,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.action_repeat = spec.action_repeat if action_repeat is None else action_repeat
         self.background = background
         self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
+        self.supersample = supersample
         self.camera = spec.camera if camera is None else camera
         cameras = self.physics.model.ncam
         if not -1 <= self.camera < cameras:
@@ -152,6 +155,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
                 self.camera,
                 self.background,
                 keep_floor=self._keep_floor,
+                supersample=self.supersample,
             )
         self._frame = self.view.frame(self.np_random)
         return self._frame

@@ -25,6 +25,7 @@ def make_env(
     *,
     size: int | tuple[int, int] = 84,
     stack: int = 3,
+    supersample: int = 1,
     action_repeat: int | None = None,
     camera: int | None = None,
     split: str = "train",
@@ -42,6 +43,8 @@ def make_env(
             "video_random" (a random clip and start for each episode).
         size: of the frames: one number, or (height, width).
         stack: how many frames make a state.
+        supersample: draw a MuJoCo scene and its background this many times as large each way, then
+            average the blocks: an image of 42 with 2 is one of 84 seen through a coarser sensor.
         action_repeat: simulator steps per agent step; None for the task's usual number.
         camera: index of the camera; None for the task's usual one.
         split: "train" or "eval": different seeds and, with video, different clips.
@@ -55,17 +58,23 @@ def make_env(
     if len(sides) != 2:
         raise UserError(f"size must be one number or (height, width), not {size!r}")
     height, width = _whole("size", *sides)
-    wholes = {"stack": stack, "action_repeat": action_repeat, "loop_frames": loop_frames}
+    wholes = {
+        "stack": stack,
+        "supersample": supersample,
+        "action_repeat": action_repeat,
+        "loop_frames": loop_frames,
+    }
     for name, number in {**wholes, "camera": camera}.items():
         if number is not None:
             _whole(name, number)
     check_background(background)
-    for value in (height, width):
-        if not 1 <= value <= MAX_SIZE:
-            raise UserError(f"size must be between 1 and {MAX_SIZE}, not {value}")
     for name, count in wholes.items():
         if count is not None and count < 1:
             raise UserError(f"{name} must be at least 1, not {count}")
+    for value in (height * supersample, width * supersample):
+        if not 1 <= value <= MAX_SIZE:
+            times = "" if supersample == 1 else " times supersample"
+            raise UserError(f"size{times} must be between 1 and {MAX_SIZE}, not {value}")
     if split not in SPLITS:
         raise UserError(f"split must be train or eval, not {split!r}")
     if render_mode != "rgb_array":
@@ -78,8 +87,8 @@ def make_env(
         task_spec(task)  # a wrong name is told before a clip bank is opened or made
     painted = make_background(
         background,
-        height,
-        width,
+        height * supersample,
+        width * supersample,
         split=split,
         clips=None if clips is None else Path(clips),
         loop_frames=loop_frames,
@@ -91,6 +100,7 @@ def make_env(
         painted,
         height=height,
         width=width,
+        supersample=supersample,
         camera=camera,
         action_repeat=action_repeat,
         keep_floor=keep_floor,

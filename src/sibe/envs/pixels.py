@@ -27,8 +27,8 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     Args:
         name: Gymnasium id; "module:Name-v0" imports the module first.
-        background, height, width, camera, action_repeat, keep_floor, split: as for ``DMCPixels``;
-            a background needs a MuJoCo env, because the mask is its geometry.
+        background, height, width, supersample, camera, action_repeat, keep_floor, split: as for
+            ``DMCPixels``; a background needs a MuJoCo env, because the mask is its geometry.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
@@ -40,6 +40,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         *,
         height: int = 84,
         width: int = 84,
+        supersample: int = 1,
         camera: int | None = None,
         action_repeat: int | None = None,
         keep_floor: bool = False,
@@ -50,6 +51,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.action_repeat = 1 if action_repeat is None else action_repeat
         self.background = background
         self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
+        self.supersample = supersample
         self.camera = self._choose_camera(name, camera)
         box = self.gym_env.action_space
         if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
@@ -154,6 +156,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
                 self.camera,
                 self.background,
                 keep_floor=self._keep_floor,
+                supersample=self.supersample,
             )
         return self.view.frame(self.np_random)
 

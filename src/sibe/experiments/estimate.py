@@ -107,7 +107,7 @@ def _time_updates(trainer: Trainer) -> float:
     size = trainer.sampling
 
     def update() -> None:
-        trainer.agent.update(trainer.replay.sample(size.batch, size.length, trainer.sample_rng))
+        trainer.agent.update(trainer.replay.minibatch(size, trainer.sample_rng))
 
     update()  # the first one also allocates and compiles
     started, count = time.perf_counter(), 0

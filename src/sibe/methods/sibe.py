@@ -42,6 +42,10 @@ class SIBEConfig:
     """τ: step of the target stochastic encoder and prediction head towards the online ones."""
     head_layer_norm: bool = True
     """Normalise [mean, log-std] of the Gaussian heads; without it the KL term can explode."""
+    first_std: float = 0.05
+    """About the first σ of g and q; near 1, the sampling noise of z drowns all that c tells."""
+    start: Literal["identity", "random"] = "identity"
+    """How d_υ and ω start: passing z_t through, so that equal states score highest, or random."""
     kl_reduction: Literal["sum", "mean"] = "sum"
     """How the KL divergence is reduced over the dimensions of z."""
     negatives: Literal["pooled", "step"] = "pooled"
@@ -52,10 +56,15 @@ class SIBEConfig:
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
         check("sibe", self, NOT_NEGATIVE, "alpha", "intrinsic")
-        check("sibe", self, POSITIVE, "lr")
+        check("sibe", self, POSITIVE, "lr", "first_std")
         check("sibe", self, whole(1), "latent", "hidden")
         check("sibe", self, SHARE, "tau")
-        for name, choices in (("kl_reduction", ("sum", "mean")), ("negatives", ("pooled", "step"))):
+        allowed = {
+            "kl_reduction": ("sum", "mean"),
+            "negatives": ("pooled", "step"),
+            "start": ("identity", "random"),
+        }
+        for name, choices in allowed.items():
             if getattr(self, name) not in choices:
                 raise UserError(
                     f"sibe: {name} is {getattr(self, name)!r}: give one of {', '.join(choices)}"
@@ -102,14 +111,21 @@ class SequentialBottleneck(nn.Module):
         self.config = config = config or SIBEConfig()
         latent, hidden, normalise = config.latent, config.hidden, config.head_layer_norm
         joint = latent + action_dim  # m(z_t, a_t), the concatenation
+        first_std = config.first_std
         # g_o and g_m
         self.stochastic_encoder = GaussianHead(
-            (features, hidden, latent), layer_norm=normalise, generator=generator
+            (features, hidden, latent),
+            layer_norm=normalise,
+            first_std=first_std,
+            generator=generator,
         )
         self.target_stochastic_encoder = frozen_copy(self.stochastic_encoder)
         # q_ψ
         self.transition = GaussianHead(
-            (joint, hidden, hidden, latent), layer_norm=normalise, generator=generator
+            (joint, hidden, hidden, latent),
+            layer_norm=normalise,
+            first_std=first_std,
+            generator=generator,
         )
         # d_υ: one layer and no ReLU, so that f_o, like its copy f_m, sees both signs.
         self.projection = mlp((joint, latent), generator=generator)
@@ -118,6 +134,19 @@ class SequentialBottleneck(nn.Module):
         self.target_prediction = frozen_copy(self.prediction)
         # ω
         self.bilinear = Bilinear(latent, generator=generator)
+        if config.start == "identity":
+            self._start_as_identity()
+
+    @torch.no_grad()
+    def _start_as_identity(self) -> None:
+        """Let z_t through d_υ and ω unchanged, and the action out.
+
+        The score of a pair is then the likeness of f(z_t) and f(z_{t+1}): neighbours in time score
+        high from the first update on, and InfoNCE leaves log N at once.
+        """
+        first: nn.Linear = self.projection[0]  # type: ignore[assignment]
+        nn.init.eye_(first.weight)
+        nn.init.eye_(self.bilinear.weight)
 
     def forward(
         self,

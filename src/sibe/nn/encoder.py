@@ -72,14 +72,25 @@ class Encoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions."""
         leading = pixels.shape[:-3]
-        # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
-        maps = pixels.reshape(-1, *pixels.shape[-3:]).permute(0, 3, 1, 2)
-        # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
-        weight, bias = self.first.weight / 255, self.first.bias
-        assert bias is not None
-        if self.center:  # w · (x / 255 - 1/2), by the bias for the same reason
-            bias = bias - 127.5 * weight.sum((1, 2, 3))
-        maps = self.rest(convolve_relu(maps, weight, bias, self.first.stride[0]))
+        images = pixels.reshape(-1, *pixels.shape[-3:])
+        maps = self.rest(convolve_pixels(self.first, images, center=self.center))
         # Flattened in the order it lies in memory; this only permutes the FC layer's inputs.
         c: Tensor = self.norm(self.project(maps.permute(0, 2, 3, 1).flatten(1)))
         return (c.tanh() if self.tanh else c).reshape(*leading, self.features)
+
+    def single(self, states: Tensor) -> Tensor:
+        """Encode states uint8 ``[N, H, W, C]`` -> ``[N, features]``."""
+        c: Tensor = self(states)
+        return c
+
+
+def convolve_pixels(first: ConvolutionReLU, images: Tensor, *, center: bool) -> Tensor:
+    """Apply a first convolution to ``images`` in 0…255, ``[N, H, W, C]`` -> ``[N, F, h, w]``."""
+    # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
+    maps = images.permute(0, 3, 1, 2)
+    # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
+    weight, bias = first.weight / 255, first.bias
+    assert bias is not None
+    if center:  # w · (x / 255 - 1/2), by the bias for the same reason
+        bias = bias - 127.5 * weight.sum((1, 2, 3))
+    return convolve_relu(maps, weight, bias, first.stride[0])

@@ -73,8 +73,9 @@ class GaussianHead(nn.Module):
     """A network that outputs a Gaussian: ``[..., sizes[0]] -> Gaussian [..., sizes[-1]]``.
 
     σ = exp(log-std) with log-std softly bounded to (-10, 2). The bound is the identity around 0,
-    so a fresh head, whose outputs are near 0, starts with σ near 1. ``layer_norm`` normalises
-    the concatenated [μ, log σ] before the split, which keeps the KL divergence from exploding.
+    so a fresh head, whose outputs are near 0, starts with σ near ``first_std``. ``layer_norm``
+    normalises the concatenated [μ, log σ] before the split, which keeps the KL divergence from
+    exploding.
     """
 
     def __init__(
@@ -82,16 +83,18 @@ class GaussianHead(nn.Module):
         sizes: Sequence[int],
         *,
         layer_norm: bool = True,
+        first_std: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         *hidden, dim = sizes
+        self._offset = math.log(first_std)
         self.network = mlp((*hidden, 2 * dim), layer_norm=layer_norm, generator=generator)
 
     def forward(self, x: Tensor) -> Gaussian:
         """Return the Gaussian given ``x [..., sizes[0]]``."""
         mean, raw = self.network(x).chunk(2, dim=-1)
-        return Gaussian(mean, soft_log_std(raw))
+        return Gaussian(mean, soft_log_std(raw + self._offset))
 
 
 def bounded_log_std(raw: Tensor, low: float = LOW, high: float = HIGH) -> Tensor:

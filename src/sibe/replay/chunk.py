@@ -11,16 +11,34 @@ from torch import Tensor
 class Chunk(NamedTuple):
     """``L`` consecutive transitions of one episode, ``B`` times; never across two episodes.
 
-    Transition ``t`` leads from ``obs[t]`` to ``obs[t + 1]``. The channel axis of ``obs`` holds the
-    stacked frames, oldest first.
+    Transition ``t`` leads from state ``t`` to state ``t + 1``. States come in one of two forms:
+    stacked, where the channel axis of ``obs`` holds the frames of a state, oldest first; or as
+    ``frames_per_state`` single frames, which states that overlap in time share.
     """
 
-    obs: Tensor  # uint8 [L+1, B, H, W, C*stack]
+    obs: Tensor  # uint8 [L+1, B, H, W, C*stack], or single frames [L+frames_per_state, B, H, W, C]
     action: Tensor  # float32 [L, B, A]
     reward: Tensor  # float32 [L, B]
     discount: Tensor  # float32 [L, B], 0 only at a true termination; a time limit is 1
+    obs_target: Tensor | None = None  # obs with another random shift, for the target encoder
+    frames_per_state: int = 1  # along the first axis of obs
+
+    def online(self, first: int, end: int) -> Tensor:
+        """Return the images of states ``first … end - 1`` for the online encoder."""
+        return self.obs[first : end + self.frames_per_state - 1]
+
+    def target(self, first: int, end: int) -> Tensor:
+        """Return the images of states ``first … end - 1`` for the target encoder."""
+        images = self.obs if self.obs_target is None else self.obs_target
+        return images[first : end + self.frames_per_state - 1]
 
     def to(self, device: torch.device) -> Chunk:
         """Return the chunk on ``device``; a GPU fetches it from pinned memory as it goes on."""
-        parts = (part.pin_memory() for part in self) if device.type == "cuda" else self
-        return Chunk(*(part.to(device, non_blocking=True) for part in parts))
+        obs, action, reward, discount = (_move(part, device) for part in self[:4])
+        target = None if self.obs_target is None else _move(self.obs_target, device)
+        return Chunk(obs, action, reward, discount, target, self.frames_per_state)
+
+
+def _move(part: Tensor, device: torch.device) -> Tensor:
+    part = part.pin_memory() if device.type == "cuda" else part
+    return part.to(device, non_blocking=True)

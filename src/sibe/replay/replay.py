@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
 from sibe.replay.episodes import Episode
 from sibe.replay.frames import Bytes, FrameStore
 from sibe.replay.ring import Index, Ring, Span
+from sibe.replay.sampling import Sampling
 
 
 class Replay:
@@ -118,24 +120,52 @@ class Replay:
         """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
         return self._ring.can_sample(length)
 
-    def sample(self, batch: int, length: int, rng: np.random.Generator) -> Chunk:
+    def sample(
+        self, batch: int, length: int, rng: np.random.Generator, *, frames_per_state: int = 1
+    ) -> Chunk:
         """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
 
-        The running episode takes part. Each of the ``length + 1`` states of each chunk gets a shift
-        of its own. The tensors are the caller's: later calls do not touch them.
+        The running episode takes part. Stacked (``frames_per_state`` 1), each of the ``length + 1``
+        states of each chunk gets a shift of its own. As single frames, those of a chunk share one,
+        because its states share frames, and the images for the target encoder get another. The
+        tensors are the caller's: later calls do not touch them.
         """
+        if frames_per_state not in (1, self._ring.stack):
+            raise ValueError(f"a state has {self._ring.stack} frames, not {frames_per_state}")
         start, first = self._ring.draw(batch, length, rng)
         states = start + np.arange(length + 1)[:, None]  # [L+1, B]
-        seen = self._ring.stacked(states, np.broadcast_to(first, states.shape))
-        shifts = rng.integers(0, 2 * self._pad + 1, size=(states.size, 2))
-        obs = self._frames.stacks(self._ring.slots(seen).reshape(states.size, -1), shifts)
         at = self._ring.slots(states[:-1])
-        return Chunk(
-            obs.view(*states.shape, *obs.shape[1:]),
-            torch.from_numpy(self._action[at]),
-            torch.from_numpy(self._reward[at]),
-            torch.from_numpy(self._discount[at]),
+        action, reward, discount = (
+            torch.from_numpy(values[at]) for values in (self._action, self._reward, self._discount)
         )
+        seen = self._ring.stacked(states, np.broadcast_to(first, states.shape))  # [L+1, B, stack]
+        if frames_per_state == 1:
+            images = self._images(seen, self._shifts(states.shape, rng))
+            return Chunk(images, action, reward, discount)
+        # The oldest frames of the first state, then the newest of each.
+        frames = np.concatenate((seen[0, :, :-1].T, seen[..., -1]))[..., None]
+        shape = (*frames.shape[:2], 2)
+        online, target = (
+            self._images(frames, np.broadcast_to(self._shifts(start.shape, rng), shape))
+            for _ in range(2)
+        )
+        return Chunk(online, action, reward, discount, target, frames_per_state)
+
+    def minibatch(self, wanted: Sampling, rng: np.random.Generator) -> Chunk:
+        """Draw what an agent asks for."""
+        frames = wanted.frames_per_state
+        return self.sample(wanted.batch, wanted.length, rng, frames_per_state=frames)
+
+    def _shifts(self, shape: tuple[int, ...], rng: np.random.Generator) -> Index:
+        return rng.integers(0, 2 * self._pad + 1, size=(*shape, 2))
+
+    def _images(self, frames: Index, shifts: Index) -> Tensor:
+        """Return the stacked ``frames [T, B, S]`` cropped at ``shifts [T, B, 2]``."""
+        slots = self._ring.slots(frames)
+        images = self._frames.stacks(
+            slots.reshape(-1, slots.shape[-1]), np.ascontiguousarray(shifts).reshape(-1, 2)
+        )
+        return images.view(*frames.shape[:2], *images.shape[1:])
 
     def needed_episodes(self) -> set[int]:
         """Numbers of the finished episodes that have a frame in the ring."""

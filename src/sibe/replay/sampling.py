@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Sampling(NamedTuple):
-    """The agent's side of the bargain with the replay; fixed by its config."""
+    """What an agent asks of the replay; fixed by its config."""
 
     batch: int
     """sequences per update"""
@@ -16,3 +16,5 @@ class Sampling(NamedTuple):
     """random shift of the images in pixels either way; 0 for none"""
     every: int
     """agent steps from one update to the next"""
+    frames_per_state: int = 1
+    """single frames that overlapping states share, or 1: states come stacked"""

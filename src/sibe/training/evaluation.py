@@ -43,6 +43,7 @@ def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
         config.task,
         config.background,
         size=config.size,
+        supersample=config.supersample,
         stack=config.stack,
         action_repeat=config.action_repeat,
         camera=config.camera,

@@ -162,7 +162,7 @@ class Trainer:
         return since >= 0 and since % self.sampling.every == 0
 
     def _update(self) -> Metrics:
-        chunk = self.replay.sample(self.sampling.batch, self.sampling.length, self.sample_rng)
+        chunk = self.replay.minibatch(self.sampling, self.sample_rng)
         metrics = self.agent.update(chunk)
         losses = torch.stack([metrics[name] for name in self.agent.watched])
         if not bool(torch.isfinite(losses).all()):

@@ -1,0 +1,97 @@
+"""The encoder φ with late fusion: each frame is encoded by itself, then the stack is combined.
+
+A velocity is a difference between frames. Where the stacked frames enter the first convolution
+together, every filter has to find that difference for itself, at every place in the image; here one
+set of filters finds the robot in each frame, and a small network compares what was found. States
+that overlap in time share their frames, so a chunk of L states costs L + stack - 1 encodings of 3
+channels. The last convolution is also max-pooled over the whole image: what a robot looks like (the
+angle of a pole) is then learnt once for all places, while the flattened maps tell where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from sibe.nn.convolution import KERNEL, ConvolutionReLU
+from sibe.nn.encoder import conv_size, convolve_pixels
+from sibe.nn.init import orthogonal_
+from sibe.nn.mlp import mlp
+
+POOLED = 32
+"""Channels of the convolution that is max-pooled."""
+HIDDEN = 128
+"""Width of the network that combines the frames."""
+
+
+class LateFusionEncoder(nn.Module):
+    """φ: frames uint8 ``[T + stack - 1, B, H, W, C]`` -> states ``[T, B, features]``.
+
+    Args:
+        size: height and width of a frame.
+        channels: C, of one frame.
+        stack: frames that make a state.
+        features, filters, strides, tanh, center, smooth, generator: as for ``Encoder``; one
+            convolution per stride, and the max-pooled one after them.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        channels: int,
+        *,
+        stack: int,
+        features: int = 50,
+        filters: int = 16,
+        strides: Sequence[int] = (2, 2, 1),
+        tanh: bool = False,
+        center: bool = False,
+        smooth: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        height, width = conv_size(size, (*strides, 1))
+        cells = (height + KERNEL - 1) * (width + KERNEL - 1)  # before the pooled convolution
+        self.stack, self.features, self.tanh, self.center = stack, features, tanh, center
+        self.first = ConvolutionReLU(channels, filters, strides[0])
+        self.rest = nn.Sequential(
+            *(ConvolutionReLU(filters, filters, stride) for stride in strides[1:])
+        )
+        self.pooled = ConvolutionReLU(filters, POOLED, 1)
+        self.place = nn.Linear(cells * filters, features)
+        self.shape_norm, self.place_norm = nn.LayerNorm(POOLED), nn.LayerNorm(features)
+        for part in (self.first, self.rest, self.place):
+            orthogonal_(part, generator, smooth=smooth)
+        # All taps: a filter that starts as a blur cannot tell one orientation from another.
+        nn.init.orthogonal_(self.pooled.weight, math.sqrt(2), generator=generator)
+        assert self.pooled.bias is not None
+        nn.init.zeros_(self.pooled.bias)
+        sizes = (stack * (POOLED + features), HIDDEN, features)
+        self.combine = mlp(sizes, layer_norm=True, generator=generator)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Encode T overlapping states, given the frames they are made of, oldest first."""
+        encoded = self._frame_features(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
+        states = len(frames) - self.stack + 1
+        # The newest frame, and how each frame differs from the one before it.
+        newest = encoded[self.stack - 1 :]
+        changes = encoded[1:] - encoded[:-1]
+        parts = [newest, *(changes[lag : lag + states] for lag in reversed(range(self.stack - 1)))]
+        c: Tensor = self.combine(torch.cat(parts, dim=-1))
+        return c.tanh() if self.tanh else c
+
+    def single(self, states: Tensor) -> Tensor:
+        """Encode states that do not overlap, uint8 ``[N, H, W, C·stack]`` -> ``[N, features]``."""
+        frames = states.unflatten(-1, (self.stack, -1)).permute(3, 0, 1, 2, 4)
+        c: Tensor = self(frames.contiguous())[0]
+        return c
+
+    def _frame_features(self, frames: Tensor) -> Tensor:
+        """Encode single frames ``[N, H, W, C]`` -> ``[N, POOLED + features]``."""
+        maps = self.rest(convolve_pixels(self.first, frames, center=self.center))
+        shape = self.shape_norm(self.pooled(maps).amax((2, 3)))
+        place = self.place_norm(self.place(maps.permute(0, 2, 3, 1).flatten(1)))
+        return torch.cat((shape, place), dim=-1)
