@@ -49,13 +49,22 @@ def with_sac(config: RunConfig, **changes: Any) -> RunConfig:
 
 def make_chunk(config: RunConfig) -> Chunk:
     g = torch.Generator().manual_seed(3)
-    (n, steps, _, _), size = sampling(config), config.env.size
+    (n, steps, _, _, frames), size = sampling(config), config.env.size
+    shape = (steps + frames, n, size, size, 9 // frames)
+    views = torch.randint(0, 256, (2, *shape), generator=g, dtype=torch.uint8)
     return Chunk(
-        torch.randint(0, 256, (steps + 1, n, size, size, 9), generator=g, dtype=torch.uint8),
+        views[0],
         torch.rand(steps, n, ACTION_DIM, generator=g) * 2 - 1,
         torch.rand(steps, n, generator=g),
         torch.ones(steps, n),
+        None if frames == 1 else views[1],
+        frames,
     )
+
+
+def late(config: RunConfig) -> RunConfig:
+    """The same run with late fusion."""
+    return replace(config, encoder=replace(config.encoder, fusion="late", strides=(2, 1)))
 
 
 # ---------------------------------------------------------------- arithmetic
@@ -87,6 +96,12 @@ def test_the_arithmetic_of_an_update_is_what_torch_counts(method: str, sac: dict
     assert sum(update_macs(config, ACTION_DIM).values()) == counted_macs(config)
 
 
+@pytest.mark.parametrize("method", ["sibe", "none"])
+def test_the_arithmetic_of_late_fusion_is_what_torch_counts(method: str) -> None:
+    config = late(with_sac(bench_config("debug", method), n_step=3, transitions="all"))
+    assert sum(update_macs(config, ACTION_DIM).values()) == counted_macs(config)
+
+
 @pytest.mark.parametrize("change", [{"alpha": 0.0}, {"negatives": "step"}], ids=str)
 def test_the_arithmetic_follows_the_method(change: dict[str, Any]) -> None:
     config = replace(DEBUG, method_config=replace(DEBUG.method_config, **change))
@@ -115,12 +130,13 @@ def same_weights(agent: SAC, usual: SeparateSAC) -> None:
         (agent.encoder, usual.encoder),
         (agent.target_encoder, usual.target_encoder),
     ):
-        tensors = list(ours.parameters())
-        height = int((tensors[-4].shape[1] // agent.config.encoder.filters) ** 0.5)
+        flat = "place.weight" if agent.config.encoder.fusion == "late" else "project.weight"
+        tensors = dict(ours.named_parameters())
+        height = int((tensors[flat].shape[1] // agent.config.encoder.filters) ** 0.5)
         # Ours flattens height, width, channel; NCHW flattens channel, height, width.
-        wide = tensors[-4].reshape(-1, height, height, agent.config.encoder.filters)
-        tensors[-4] = wide.permute(0, 3, 1, 2).flatten(1)
-        copy(tensors, list(plain.parameters()))
+        wide = tensors[flat].reshape(-1, height, height, agent.config.encoder.filters)
+        tensors[flat] = wide.permute(0, 3, 1, 2).flatten(1)
+        copy(list(tensors.values()), list(plain.parameters()))
     pairs = [(agent.actor, usual.actor), (agent.critic, usual.critic)]
     pairs.append((agent.target_critic, usual.target_critic))
     if usual.method is not None:
@@ -153,13 +169,18 @@ def both_learners(config: RunConfig) -> tuple[SAC, SeparateSAC, Chunk]:
 
 
 @pytest.mark.parametrize(("center", "n_step"), [(False, 1), (True, 1), (True, 3)])
-@pytest.mark.parametrize("transitions", ["first", "all"])
+# With late fusion and "first" the policy sees another shift of s_{t+1} than in the reference.
+@pytest.mark.parametrize(
+    ("fusion", "transitions"), [("early", "first"), ("early", "all"), ("late", "all")]
+)
 @pytest.mark.parametrize("method", ["sibe", "none"])
 def test_the_reference_computes_our_losses(
-    method: str, transitions: str, center: bool, n_step: int
+    fusion: str, method: str, transitions: str, center: bool, n_step: int
 ) -> None:
     config = with_sac(bench_config("debug", method), transitions=transitions, n_step=n_step)
+    config = with_sac(config, reward_scale=0.1)
     config = replace(config, encoder=replace(config.encoder, center=center))
+    config = late(config) if fusion == "late" else config
     agent, usual, chunk = both_learners(config)
     batch = plain_batch(chunk)
     with torch.no_grad():

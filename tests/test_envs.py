@@ -360,3 +360,22 @@ def test_sizes_of_any_integer_type() -> None:
     env = sibe.make_env("cartpole_swingup", size=np.int64(40))  # type: ignore[arg-type]
     assert env.observation_space.shape == (40, 40, 9)
     env.close()
+
+
+@pytest.mark.parametrize("background", ["clean", "noise", "video"])
+def test_a_supersampled_image_is_the_average_of_the_larger_one(background: str, bank: Path) -> None:
+    large = make("walker_walk", background, bank, size=(60, 40), stack=1)
+    small = make("walker_walk", background, bank, size=(30, 20), stack=1, supersample=2)
+    assert small.observation_space.shape == (30, 20, 3)
+    seen = [large.reset(seed=3)[0], small.reset(seed=3)[0]]
+    for _ in range(3):
+        wide = seen[0].astype(float).reshape(30, 2, 20, 2, 3).mean(axis=(1, 3))
+        assert abs(seen[1] - wide).max() <= 0.5
+        seen = [env.step(np.ones(6, np.float32))[0] for env in (large, small)]
+
+
+def test_supersampling_has_the_limits_of_an_image() -> None:
+    with pytest.raises(UserError, match="supersample must be at least 1"):
+        sibe.make_env("walker_walk", supersample=0)
+    with pytest.raises(UserError, match="size times supersample must be between"):
+        sibe.make_env("walker_walk", size=4000, supersample=100)

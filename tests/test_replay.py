@@ -278,9 +278,9 @@ def test_the_chunk_has_the_promised_types():
     play(replay, script([9], [True]))
     chunk = replay.sample(5, 2, np.random.default_rng(0))
     assert chunk.obs.dtype == torch.uint8
-    assert all(t.is_contiguous() for t in chunk)
-    assert [t.dtype for t in chunk[1:]] == [torch.float32] * 3
-    assert [tuple(t.shape) for t in chunk] == [(3, 5, 2, 3, 9), (2, 5, ACTIONS), (2, 5), (2, 5)]
+    assert all(t.is_contiguous() for t in chunk[:4])
+    assert [t.dtype for t in chunk[1:4]] == [torch.float32] * 3
+    assert [tuple(t.shape) for t in chunk[:4]] == [(3, 5, 2, 3, 9), (2, 5, ACTIONS), (2, 5), (2, 5)]
 
 
 def test_one_rng_gives_one_sample_whatever_was_drawn_before():
@@ -293,7 +293,7 @@ def test_one_rng_gives_one_sample_whatever_was_drawn_before():
     first = a.sample(11, 2, np.random.default_rng(5))
     second = b.sample(11, 2, np.random.default_rng(5))
     other = b.sample(11, 2, np.random.default_rng(6))
-    assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
+    assert all(torch.equal(x, y) for x, y in zip(first[:4], second[:4], strict=True))
     assert not torch.equal(first.obs, other.obs)
 
 
@@ -347,7 +347,7 @@ def assert_same(a: Replay, b: Replay, length: int) -> None:
     if a.can_sample(length):
         first = a.sample(40, length, np.random.default_rng(3))
         second = b.sample(40, length, np.random.default_rng(3))
-        assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
+        assert all(torch.equal(x, y) for x, y in zip(first[:4], second[:4], strict=True))
 
 
 @PROFILE
@@ -453,3 +453,40 @@ def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
 def test_sizes_that_cannot_work_are_refused(capacity, stack):
     with pytest.raises(UserError, match="too small"):
         Replay(capacity, SHAPE, ACTIONS, stack=stack)
+
+
+@pytest.mark.parametrize(("stack", "length"), [(2, 1), (3, 4)])
+def test_single_frames_are_those_of_the_stacked_states(stack: int, length: int) -> None:
+    replay = Replay(30, SHAPE, ACTIONS, stack=stack, pad=0)
+    play(replay, script([7, 9, 12], [False, True, False]))
+    stacked = replay.sample(50, length, np.random.default_rng(4))
+    chunk = replay.sample(50, length, np.random.default_rng(4), frames_per_state=stack)
+    assert chunk.obs.shape == (length + stack, 50, *SHAPE)
+    for images in (chunk.online(0, length + 1), chunk.target(0, length + 1)):
+        for t in range(length + 1):
+            state = torch.cat(tuple(images[t : t + stack]), dim=-1)
+            assert torch.equal(state, stacked.obs[t])
+    assert torch.equal(chunk.action, stacked.action)
+    assert chunk.online(1, 2).shape[0] == chunk.target(1, 2).shape[0] == stack
+
+
+def test_single_frames_of_a_chunk_share_a_shift_and_the_target_has_its_own() -> None:
+    replay = Replay(40, (16, 16, 1), ACTIONS, stack=3, pad=4)
+    frame = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)  # a pixel tells its place
+    replay.start(frame)
+    for _ in range(30):
+        replay.add((0, 0), 0.0, 1.0, frame, last=False)
+    chunk = replay.sample(4000, 2, np.random.default_rng(0), frames_per_state=3)
+    assert chunk.obs_target is not None
+    online, target = (images.numpy()[:, :, 8, 8, 0] for images in (chunk.obs, chunk.obs_target))
+    assert (online == online[:1]).all() and (target == target[:1]).all()
+    table = np.zeros((9, 9), int)
+    np.add.at(table, (online[0] // 16 - 4, target[0] // 16 - 4), 1)
+    assert chi2_contingency(table).pvalue > 1e-3
+
+
+def test_a_state_has_as_many_frames_as_the_replay_stacks() -> None:
+    replay = Replay(30, SHAPE, ACTIONS, stack=2, pad=0)
+    play(replay, script([7], [False]))
+    with pytest.raises(ValueError, match="a state has 2 frames"):
+        replay.sample(3, 1, np.random.default_rng(0), frames_per_state=3)

@@ -263,6 +263,27 @@ def test_it_learns_to_predict_and_to_compress() -> None:
     assert divergence[-10:].mean() < 0.5 * divergence[:5].mean()
 
 
+@pytest.mark.parametrize("std", [0.05, 1.0])
+def test_the_first_std_is_about_what_was_asked_for(std: float) -> None:
+    model = SequentialBottleneck(D, A, small(first_std=std, latent=50), generator=seeded())
+    out = run(model, inputs(4, 64))
+    for name in ("std_g", "std_q"):
+        assert 0.5 * std < out.metrics[name].item() < 3 * std
+
+
+def test_heads_that_start_as_the_identity_prefer_equal_states() -> None:
+    """With z_{t+1} = z_t the own key scores above the others, before anything was learnt."""
+    x = inputs(1, 64)
+    above = {}
+    for start in ("identity", "random"):
+        model = bottleneck(small(start=start, first_std=1e-3, latent=50), apart=False)
+        z = model.stochastic_encoder(x.c).mean
+        query = model.prediction(model.projection(torch.cat((z, x.action), dim=-1)))
+        scores = model._scores(query, model.prediction(z))
+        above[start] = (scores.diagonal() > scores.mean(-1)).float().mean().item()
+    assert above["identity"] > 0.95 > 0.7 > above["random"]
+
+
 # --- robustness -----------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from sibe.embed_command import Embed
 from sibe.errors import UserError, nearest
 from sibe.evaluate_command import Evaluate
 from sibe.export_command import Export
+from sibe.ladder_command import LadderCommand
 from sibe.probe_command import Probe
 from sibe.report_command import Report
 from sibe.suite_command import SuiteCommand
@@ -150,6 +151,7 @@ Command = (
     | Annotated[Report, subcommand("report")]
     | Annotated[Embed, subcommand("embed")]
     | Annotated[Probe, subcommand("probe")]
+    | Annotated[LadderCommand, subcommand("ladder")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]

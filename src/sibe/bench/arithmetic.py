@@ -15,6 +15,7 @@ from sibe.config import RunConfig
 from sibe.methods.sibe import SIBEConfig
 from sibe.nn.convolution import KERNEL
 from sibe.nn.encoder import conv_size
+from sibe.nn.late_encoder import HIDDEN, POOLED
 
 
 def linear_macs(sizes: Sequence[int]) -> int:
@@ -23,17 +24,20 @@ def linear_macs(sizes: Sequence[int]) -> int:
 
 
 def conv_macs(config: RunConfig) -> list[int]:
-    """Return the MACs of one image in each convolution of the encoder."""
-    enc, channels, macs = config.encoder, 3 * config.env.stack, []
-    for layer in range(1, len(enc.strides) + 1):
-        height, width = conv_size(config.env.size, enc.strides[:layer])
-        macs.append(height * width * KERNEL**2 * channels * enc.filters)
-        channels = enc.filters
+    """Return the MACs of one image (a frame with late fusion) in each convolution."""
+    enc, late = config.encoder, config.encoder.fusion == "late"
+    channels, macs = 3 if late else 3 * config.env.stack, []
+    layers = [(stride, enc.filters) for stride in enc.strides] + [(1, POOLED)] * late
+    for layer, (_, filters) in enumerate(layers, 1):
+        strides = [stride for stride, _ in layers[:layer]]
+        height, width = conv_size(config.env.size, strides)
+        macs.append(height * width * KERNEL**2 * channels * filters)
+        channels = filters
     return macs
 
 
 def encoder_macs(config: RunConfig) -> tuple[int, int]:
-    """Return the MACs of one image through the encoder, forward and backward."""
+    """Return the MACs of one image (a frame with late fusion), forward and backward."""
     convs, enc = conv_macs(config), config.encoder
     height, width = conv_size(config.env.size, enc.strides)
     forward = sum(convs) + height * width * enc.filters * enc.features
@@ -49,14 +53,18 @@ def update_macs(config: RunConfig, action_dim: int) -> dict[str, float]:
     """
     sac, rows = config.sac, _sac_rows(config)
     forward, backward = encoder_macs(config)
-    learned, looked_up, target = _images(config)
+    (learned, looked_up, target), (states, later) = _images(config), _states(config)
+    combined = 0
+    if config.encoder.fusion == "late":
+        features = config.encoder.features
+        combined = linear_macs((config.env.stack * (POOLED + features), HIDDEN, features))
     critic = 2 * linear_macs(_sizes(config, config.encoder.features + action_dim, 1))
     actor = linear_macs(_sizes(config, config.encoder.features, 2 * action_dim))
     first_layer = config.encoder.features * sac.hidden
     actor_step = 3 * actor - first_layer + 2 * critic
     return {
-        "encoder forward": (learned + looked_up + target) * forward,
-        "encoder backward": learned * backward,
+        "encoder forward": (learned + looked_up + target) * forward + (states + later) * combined,
+        "encoder backward": learned * backward + 2 * states * combined,
         "method": _sibe_macs(config, action_dim) if config.method == "sibe" else 0,
         "critic": rows * (actor + 4 * critic),  # next action, target, and forward and backward
         "actor": rows * actor_step / sac.actor_every,
@@ -76,12 +84,25 @@ def _sac_rows(config: RunConfig) -> int:
 def _images(config: RunConfig) -> tuple[int, int, int]:
     """Return how many images φ_o encodes for a loss, φ_o for the next action, and φ_m."""
     sac, rows = config.sac, _sac_rows(config)
+    chunks = sac.batch * sac.method_batch
+    if config.encoder.fusion == "late":  # the states of a chunk share frames
+        shared = (config.env.stack - 1) * chunks
+        states, later = _states(config)
+        return states + shared, 0, later + shared
     if config.method == "none":
         return rows, rows if sac.transitions == "first" else 0, rows
-    chunks = sac.batch * sac.method_batch
     # For chunks longer than n, φ_o(s_{k+n}) is among what the method looks at.
     looked_up = sac.batch if sac.transitions == "first" and sac.chunk <= sac.n_step else 0
-    return sac.chunk * chunks, looked_up, (sac.chunk + sac.n_step - 1) * chunks
+    states, later = _states(config)
+    return states, looked_up, later
+
+
+def _states(config: RunConfig) -> tuple[int, int]:
+    """Return how many states φ_o and φ_m encode for the losses."""
+    sac = config.sac
+    chunks = sac.batch * sac.method_batch
+    ahead = sac.chunk if config.method == "none" else sac.chunk + sac.n_step - 1
+    return sac.chunk * chunks, ahead * chunks
 
 
 def _sibe_macs(config: RunConfig, action_dim: int) -> int:

@@ -27,8 +27,11 @@ from sibe.replay.replay import Replay
 def sampled_bytes(config: RunConfig) -> int:
     """Return the bytes that a minibatch must move: every pixel of it read once, written once."""
     drawn, env = config_sampling(config), config.env
-    states = (drawn.length + 1) * drawn.batch
-    return 2 * states * env.size**2 * 3 * env.stack
+    if drawn.frames_per_state == 1:
+        frames = (drawn.length + 1) * env.stack
+    else:  # one set for each encoder
+        frames = 2 * (drawn.length + drawn.frames_per_state)
+    return 2 * frames * drawn.batch * env.size**2 * 3
 
 
 def sampling(bench: Bench) -> Section:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sibe.agents.sac import SAC
 from sibe.bench.reference.learner import SeparateSAC
@@ -71,10 +72,18 @@ def usual_update(config: RunConfig) -> Work:
 
 def plain_batch(chunk: Chunk) -> Batch:
     """Return a chunk as the usual code holds it: NCHW floats, s_t and s_{t+1} apart."""
-    pixels = chunk.obs.permute(0, 1, 4, 2, 3).float().contiguous()
-    return Batch(
-        pixels[:-1].clone(), chunk.action, chunk.reward, chunk.discount, pixels[1:].clone()
+    steps = len(chunk.reward)
+    obs, next_obs = (
+        _stacked(images, chunk.frames_per_state).permute(0, 1, 4, 2, 3).float().contiguous()
+        for images in (chunk.online(0, steps), chunk.target(1, steps + 1))
     )
+    return Batch(obs, chunk.action, chunk.reward, chunk.discount, next_obs)
+
+
+def _stacked(images: Tensor, frames: int) -> Tensor:
+    """Return states ``[T, B, H, W, C·frames]`` from ``[T + frames - 1, B, H, W, C]``."""
+    states = len(images) - frames + 1
+    return torch.cat([images[first : first + states] for first in range(frames)], dim=-1)
 
 
 def our_sampling(config: RunConfig, transitions: int) -> Work:
@@ -167,13 +176,13 @@ def sample_chunk(
 def _random_chunk(config: RunConfig, batch: int | None = None) -> Chunk:
     generator, steps = torch.Generator().manual_seed(0), sampling(config).length
     batch = batch or sampling(config).batch
-    side, channels = config.env.size, 3 * config.env.stack
-    pixels = torch.randint(
-        0, 256, (steps + 1, batch, side, side, channels), generator=generator, dtype=torch.uint8
-    )
+    side, frames = config.env.size, sampling(config).frames_per_state
+    channels = 3 * config.env.stack // frames
+    shape = (steps + frames, batch, side, side, channels)
+    pixels = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     action = torch.rand(steps, batch, ACTION_DIM, generator=generator) * 2 - 1
     reward = torch.rand(steps, batch, generator=generator)
-    return Chunk(pixels, action, reward, torch.ones(steps, batch))
+    return Chunk(pixels, action, reward, torch.ones(steps, batch), None, frames)
 
 
 def _pictures(shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:

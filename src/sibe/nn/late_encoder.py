@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sibe.nn.convolution import KERNEL, ConvolutionReLU
+from sibe.nn.convolution import ConvolutionReLU
 from sibe.nn.encoder import conv_size, convolve_pixels
 from sibe.nn.init import orthogonal_
 from sibe.nn.mlp import mlp
@@ -53,15 +53,15 @@ class LateFusionEncoder(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        height, width = conv_size(size, (*strides, 1))
-        cells = (height + KERNEL - 1) * (width + KERNEL - 1)  # before the pooled convolution
+        conv_size(size, (*strides, 1))  # refuses what is too small for the pooled convolution
+        height, width = conv_size(size, strides)
         self.stack, self.features, self.tanh, self.center = stack, features, tanh, center
         self.first = ConvolutionReLU(channels, filters, strides[0])
         self.rest = nn.Sequential(
             *(ConvolutionReLU(filters, filters, stride) for stride in strides[1:])
         )
         self.pooled = ConvolutionReLU(filters, POOLED, 1)
-        self.place = nn.Linear(cells * filters, features)
+        self.place = nn.Linear(height * width * filters, features)
         self.shape_norm, self.place_norm = nn.LayerNorm(POOLED), nn.LayerNorm(features)
         for part in (self.first, self.rest, self.place):
             orthogonal_(part, generator, smooth=smooth)

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sibe.bench.reference.networks import PlainActor, PlainBottleneck, PlainEncoder, PlainTwinQ
+from sibe.bench.reference.networks import (
+    PlainActor,
+    PlainBottleneck,
+    PlainEncoder,
+    PlainLateEncoder,
+    PlainTwinQ,
+)
 from sibe.bench.reference.replay import Batch
 from sibe.config import RunConfig
 from sibe.nn.init import orthogonal_
@@ -34,7 +40,8 @@ class SeparateSAC:
     def __init__(self, config: RunConfig, action_dim: int, generator: torch.Generator) -> None:
         sac, features = config.sac, config.encoder.features
         self.config, self.generator = config, generator
-        self.encoder = PlainEncoder(config)
+        late = config.encoder.fusion == "late"
+        self.encoder = PlainLateEncoder(config) if late else PlainEncoder(config)
         self.actor = PlainActor(features, action_dim, sac.hidden)
         self.critic = PlainTwinQ(features, action_dim, sac.hidden)
         self.method: PlainBottleneck | None = None
@@ -107,7 +114,7 @@ class SeparateSAC:
             for step in reversed(range(n)):  # the bonus stands for those of all n steps
                 discount = self.config.sac.discount * self._for_sac(batch.discount[step:])
                 reward = self._for_sac(batch.reward[step:]) + self._for_sac(bonus)
-                target = reward + discount * target
+                target = self.config.sac.reward_scale * reward + discount * target
         q1, q2 = self.critic(self.encoder(obs), self._for_sac(batch.action))
         return F.mse_loss(q1, target) + F.mse_loss(q2, target)
 

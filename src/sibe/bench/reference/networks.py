@@ -6,6 +6,7 @@ can be copied from one to the other; the formulas are those of ``torch.distribut
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
 from itertools import pairwise
@@ -20,6 +21,7 @@ from sibe.methods.sibe import SIBEConfig
 from sibe.nn.convolution import KERNEL
 from sibe.nn.encoder import conv_size
 from sibe.nn.gaussian import bounded_log_std, soft_log_std
+from sibe.nn.late_encoder import HIDDEN, POOLED
 
 
 def layers(sizes: Sequence[int]) -> nn.Sequential:
@@ -54,6 +56,37 @@ class PlainEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode a batch of images."""
         c: Tensor = self.norm(self.project(self.convs(pixels / 255 - self.shift).flatten(1)))
+        return c.tanh() if self.tanh else c
+
+
+class PlainLateEncoder(nn.Module):
+    """φ with late fusion: stacked frames, float ``[N, C·stack, H, W]`` -> ``[N, features]``."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__()
+        enc, self.stack = config.encoder, config.env.stack
+        self.convs, channels = nn.Sequential(), 3
+        for stride in enc.strides:
+            self.convs.append(nn.Conv2d(channels, enc.filters, KERNEL, stride))
+            self.convs.append(nn.ReLU())
+            channels = enc.filters
+        height, width = conv_size(config.env.size, enc.strides)
+        self.pooled = nn.Conv2d(channels, POOLED, KERNEL)
+        self.place = nn.Linear(channels * height * width, enc.features)
+        self.shape_norm, self.place_norm = nn.LayerNorm(POOLED), nn.LayerNorm(enc.features)
+        sizes = (self.stack * (POOLED + enc.features), HIDDEN, enc.features)
+        self.combine = layers(sizes).append(nn.LayerNorm(enc.features))
+        self.tanh, self.shift = enc.tanh, 0.5 if enc.center else 0.0
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Encode a batch of states, each with all its frames."""
+        frames = (pixels / 255 - self.shift).unflatten(1, (self.stack, 3)).flatten(0, 1)
+        maps = self.convs(frames)
+        shape = self.shape_norm(F.relu(self.pooled(maps)).amax((2, 3)))
+        place = self.place_norm(self.place(maps.flatten(1)))
+        each = torch.cat([shape, place], dim=-1).unflatten(0, (-1, self.stack))
+        changes = each.diff(dim=1).flip(1).flatten(1)
+        c: Tensor = self.combine(torch.cat([each[:, -1], changes], dim=-1))
         return c.tanh() if self.tanh else c
 
 
@@ -92,15 +125,16 @@ class PlainTwinQ(nn.Module):
 class PlainGaussian(nn.Module):
     """A network that outputs a normal distribution, LayerNorm on [μ, log σ]."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int], first_std: float) -> None:
         super().__init__()
         *inner, dim = sizes
+        self.offset = math.log(first_std)
         self.network = layers((*inner, 2 * dim)).append(nn.LayerNorm(2 * dim))
 
     def forward(self, x: Tensor) -> Normal:
         """Return the distribution given ``x``."""
         mean, raw = self.network(x).chunk(2, dim=-1)
-        return Normal(mean, soft_log_std(raw).exp())
+        return Normal(mean, soft_log_std(raw + self.offset).exp())
 
 
 class PlainBottleneck(nn.Module):
@@ -110,8 +144,9 @@ class PlainBottleneck(nn.Module):
         super().__init__()
         latent, hidden = config.latent, config.hidden
         self.alpha = config.alpha
-        self.stochastic_encoder = PlainGaussian((features, hidden, latent))  # g_o
-        self.transition = PlainGaussian((latent + action_dim, hidden, hidden, latent))  # q_ψ
+        self.stochastic_encoder = PlainGaussian((features, hidden, latent), config.first_std)  # g_o
+        sizes = (latent + action_dim, hidden, hidden, latent)
+        self.transition = PlainGaussian(sizes, config.first_std)  # q_ψ
         self.projection = nn.Linear(latent + action_dim, latent)  # d_υ
         self.prediction = layers((latent, hidden, latent))  # f_o
         self.bilinear = nn.Parameter(torch.zeros(latent, latent))  # ω

@@ -1,0 +1,167 @@
+"""The same episodes for every encoder: recorded from the state, shown again as images.
+
+Physics is a function of reset seed and actions, so an episode that was played without looking can
+be seen later, before any background. Every fifth episode is held out; they were recorded while an
+agent learnt, so both shares run from random to skilled play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from sibe.analysis.ridge import FOLDS
+from sibe.config import EnvConfig
+from sibe.envs.background import BACKGROUND_FRAME
+from sibe.envs.renderer import Frame
+from sibe.errors import UserError
+from sibe.ladder.recording import Recording
+from sibe.ladder.state_env import task_vector
+from sibe.replay.replay import Replay
+from sibe.training.evaluation import make_configured_env
+
+MOMENTS = 50
+"""States kept of each episode to judge an encoder by."""
+_HELD_OUT = FOLDS - 1
+
+Floats = npt.NDArray[np.float64]
+
+
+class Scale(NamedTuple):
+    """Mean and standard deviation of each coordinate of the task's observation."""
+
+    mean: Floats
+    """``[K]``"""
+    std: Floats
+    """``[K]``; 1 where nothing varies"""
+
+    def standardised(self, states: npt.NDArray[Any]) -> Floats:
+        """Return ``states [..., K]`` in standard deviations from the mean."""
+        values: Floats = (states - self.mean) / self.std
+        return values
+
+
+class Moments(NamedTuple):
+    """N states of all episodes, evenly spaced in each: what an encoder is judged by."""
+
+    images: Frame
+    """uint8 ``[N, H, W, C·stack]``"""
+    states: Floats
+    """``[N, K]``, standardised"""
+    fold: npt.NDArray[np.int64]
+    """``[N]``, number of the episode modulo ``FOLDS``"""
+
+    @property
+    def held_out(self) -> npt.NDArray[np.bool_]:
+        """Which of them belong to held-out episodes: ``[N]``."""
+        mask: npt.NDArray[np.bool_] = self.fold == _HELD_OUT
+        return mask
+
+
+class FixedEpisodes(NamedTuple):
+    """What an encoder learns from, and what it is judged by."""
+
+    replay: Replay
+    """the episodes that are not held out; after each action, in the same
+    array, comes the standardised state it was chosen in: ``[A + K]``"""
+    moments: Moments
+    action_dim: int
+    """A: how much of an action in the replay is the action itself"""
+
+
+def state_scale(recordings: Sequence[Recording]) -> Scale:
+    """Return the scale of the states of those recordings that are not held out."""
+    states = np.concatenate(
+        [one.states for number, one in enumerate(recordings) if not _is_held_out(number)]
+    ).astype(np.float64)
+    std = states.std(axis=0)
+    return Scale(states.mean(axis=0), np.where(std > 1e-6, std, 1.0))
+
+
+def show_episodes(
+    config: EnvConfig, recordings: Sequence[Recording], scale: Scale, *, shift: int
+) -> FixedEpisodes:
+    """Play the recordings again in the world of ``config`` and keep what is seen.
+
+    Args:
+        config: image size, stack and background.
+        recordings: at least ``FOLDS``.
+        scale: of the states, as they are kept.
+        shift: random shift of the images that the replay hands out, in pixels.
+    """
+    if len(recordings) < FOLDS:
+        raise UserError(
+            f"the rungs supervised and alone need {FOLDS} episodes and --env-steps gave "
+            f"{len(recordings)}: raise it"
+        )
+    learnt = [one for number, one in enumerate(recordings) if not _is_held_out(number)]
+    action_dim, quantities = recordings[0].actions.shape[1], recordings[0].states.shape[1]
+    replay = Replay(
+        sum(len(one.states) for one in learnt),
+        (config.size, config.size, 3),
+        action_dim + quantities,
+        stack=config.stack,
+        pad=shift,
+    )
+    images: list[Frame] = []
+    states: list[Floats] = []
+    folds: list[int] = []
+    env = make_configured_env(config, split="train")
+    try:
+        for number, one in enumerate(recordings):
+            seen = play_again(env, one)
+            labels = scale.standardised(one.states)
+            if not _is_held_out(number):
+                _remember(replay, one, seen, labels)
+            for index in _evenly(len(seen), MOMENTS):
+                images.append(seen[index])
+                states.append(labels[index])
+                folds.append(number % FOLDS)
+    finally:
+        env.close()
+    moments = Moments(np.stack(images), np.stack(states), np.array(folds))
+    return FixedEpisodes(replay, moments, action_dim)
+
+
+def play_again(env: gym.Env[Any, Any], recording: Recording) -> list[Frame]:
+    """Return the states uint8 ``[H, W, C·stack]`` of an episode, one per recorded state.
+
+    An env that does not do again what it did before is refused.
+    """
+    options = {BACKGROUND_FRAME: recording.shown}
+    images = [env.reset(seed=recording.seed, options=options)[0]]
+    vectors, rewards = [task_vector(env)], []
+    for action in recording.actions:
+        image, reward, *_ = env.step(action)
+        images.append(image)
+        vectors.append(task_vector(env))
+        rewards.append(float(reward))
+    same = np.array_equal(np.stack(vectors), recording.states)
+    if not same or tuple(rewards) != recording.rewards:
+        raise UserError(
+            "the env does not repeat an episode from its seed and actions: the rungs supervised "
+            "and alone cannot be had (--rungs state error agent)"
+        )
+    return images
+
+
+def _remember(replay: Replay, one: Recording, seen: list[Frame], labels: Floats) -> None:
+    replay.start(seen[0][..., -3:])
+    last = len(one.actions) - 1
+    for step, (action, reward) in enumerate(zip(one.actions, one.rewards, strict=True)):
+        discount = float(not (one.terminated and step == last))
+        labelled = np.concatenate((action, labels[step]))
+        replay.add(labelled, reward, discount, seen[step + 1][..., -3:], last=step == last)
+
+
+def _is_held_out(number: int) -> bool:
+    return number % FOLDS == _HELD_OUT
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """Return up to ``most`` different indices below ``count``, evenly spaced."""
+    return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most))})
