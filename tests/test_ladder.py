@@ -232,6 +232,33 @@ def test_alone_moves_encoder_and_method_only(episodes: FixedEpisodes) -> None:
     assert {name: r2.shape for name, r2 in reports[-1][2].items()} == {"z": (5,), "c": (5,)}
 
 
+def test_single_frames_and_sums_of_rewards_as_in_the_cpu_preset(episodes: FixedEpisodes) -> None:
+    plain, whole = (
+        replace(
+            config,
+            encoder=replace(config.encoder, fusion="late", strides=(2, 2, 1)),
+            sac=replace(config.sac, n_step=3, transitions="all"),
+        )
+        for config in (make_config("none"), make_config())
+    )
+    reports: list[Any] = []
+    encoder = train_supervised(plain, episodes, 2, CPU, lambda *report: reports.append(report))
+    assert np.isfinite(reports[-1][1]).all()
+    agent = SAC(plain, 1, torch.Generator().manual_seed(0), CPU)
+    replace_encoder(agent, encoder)
+    before = copy.deepcopy(agent.encoder)
+    chunk = episodes.replay.minibatch(sampling(plain), np.random.default_rng(0))
+    metrics = agent.update(chunk._replace(action=chunk.action[..., :1]))
+    assert torch.isfinite(metrics["critic_loss"]) and _same(before, agent.encoder)
+    train_alone(
+        SAC(whole, 1, torch.Generator().manual_seed(0), CPU),
+        episodes,
+        2,
+        lambda *report: reports.append(report),
+    )
+    assert np.isfinite(reports[-1][1])
+
+
 @pytest.mark.parametrize("method", ["rpc", "proto", "disagreement", "icm", "rnd", "db"])
 def test_every_method_can_be_alone(method: str, episodes: FixedEpisodes) -> None:
     agent = SAC(make_config(method), 1, torch.Generator().manual_seed(0), CPU)
@@ -325,6 +352,14 @@ class _Toy(_ImageOnly):
 
 
 @pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
     made = {"LadderImage-v0": _ImageOnly, "LadderToy-v0": _Toy}
     for name, kind in made.items():
@@ -342,6 +377,8 @@ def _registered() -> Iterator[None]:
         ("--method none", "leave the rung alone out"),
         ("--method sibee", "did you mean sibe"),
         ("--errors 0", "--errors"),
+        ("--errors", "--errors needs a number"),
+        ("--rungs", "--rungs needs a name"),
         ("--updates 0", "--updates"),
         ("--env-steps 0", "--env-steps"),
         ("--task walker_wlk", "did you mean walker_walk"),
@@ -376,10 +413,8 @@ def test_the_table_shows_what_there_is() -> None:
 def test_the_whole_ladder_gives_one_result_for_one_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = (
-        "ladder --preset debug --task LadderToy-v0 --env-steps 400 --updates 4 "
-        "--errors 0.1 0.5 --seed 3 --threads 1 --device cpu --out"
-    ).split()
+    flags = "--env-steps 400 --updates 4 --errors 0.1 0.5 --seed 3 --threads 1 --device cpu"
+    line = ["ladder", "--preset", "debug", "--task", "LadderToy-v0", *flags.split(), "--out"]
     for name in ("first.csv", "second.csv"):
         with pytest.raises(SystemExit) as stop:
             main([*line, str(tmp_path / name)])

@@ -82,6 +82,9 @@ _CHUNKS = (
     *(Variant(f"sibe-L{length}", "sibe", {"sac.chunk": length}) for length in (2, 1, 3, 4)),
     Variant("sibe-L1-double", "sibe", {"sac.chunk": 1, "sac.method_batch": 2}),
 )
+_THREE = (1, 2, 3)
+_RIVALS = _plain("db", "proto", "rpc", "disagreement", "icm", "rnd")
+_STUDIED_ABLATIONS = (*_COMPONENTS[1:], *(v for v in _CHUNKS if v.changes["sac.chunk"] == 1))
 _TINY = {
     "schedule.env_steps": 2000,
     "schedule.initial_steps": 200,
@@ -96,6 +99,39 @@ def _paper(setting: str, background: str, about: str) -> Suite:
     )
 
 
+def _study(
+    part: str,
+    about: str,
+    backgrounds: tuple[str, ...],
+    variants: tuple[Variant, ...],
+    seeds: tuple[int, ...],
+    *,
+    task: str = "cartpole_swingup",
+    changes: Mapping[str, Any] | None = None,
+) -> Suite:
+    return Suite(
+        f"study-{part}", about, "cpu", (task,), backgrounds, variants, seeds, 1, changes or {}
+    )
+
+
+_PAIR = _plain("sibe", "none")
+_STUDY = (
+    _study(
+        "main", "the cpu preset: SIBE against plain SAC", ("clean", "noise", "video"), _PAIR, _FIVE
+    ),
+    _study("random", "the same with a random clip per episode", ("video_random",), _PAIR, _THREE),
+    _study("rivals", "the other methods", ("noise", "video"), _RIVALS, _THREE),
+    _study("ablations", "SIBE without its parts", ("noise",), _STUDIED_ABLATIONS, _THREE),
+    _study("ball", "another task", ("noise",), _PAIR, _THREE, task="ball_in_cup_catch"),
+    _study(
+        "long",
+        "as long as the paper's runs",
+        ("noise", "video"),
+        _PAIR,
+        (1,),
+        changes={"schedule.env_steps": 500_000},
+    ),
+)
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -119,6 +155,7 @@ SUITES: dict[str, Suite] = {
             *("cpu", ("cartpole_swingup",), ("clean", "noise"), _plain("sibe", "none"), (1, 2, 3)),
             threads=1,
         ),
+        *_STUDY,
         Suite(
             "smoke",
             "seconds per run: does everything work here?",

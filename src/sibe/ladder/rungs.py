@@ -49,6 +49,8 @@ class Ladder(NamedTuple):
 
 def check_ladder(ladder: Ladder) -> None:
     """Refuse what cannot be climbed."""
+    if not ladder.rungs:
+        raise UserError(f"--rungs needs a name (there are {', '.join(RUNGS)})")
     for rung in ladder.rungs:
         if rung not in RUNGS:
             raise UserError(
@@ -64,6 +66,8 @@ def check_ladder(ladder: Ladder) -> None:
         )
     if ladder.updates < 1:
         raise UserError(f"--updates must be at least 1, not {ladder.updates}")
+    if "error" in ladder.rungs and not ladder.errors:
+        raise UserError("--errors needs a number, or leave the rung error out")
     for error in ladder.errors:
         if not 0 < error < math.inf:
             raise UserError(f"--errors takes numbers above 0, not {error}")
