@@ -156,15 +156,15 @@ def test_presets_and_unknown_fields_split_arms(tmp_path: Path) -> None:
 
 def test_a_field_that_did_not_exist_yet_was_off(tmp_path: Path) -> None:
     """Not what the preset has since made of it."""
-    for seed, share in ((1, None), (2, 0.0), (3, 1.0)):
+    for seed, steps in ((1, None), (2, 1), (3, 3)):
         config = config_of("cartpole_swingup", "noise", "sibe", seed, preset="cpu")
-        assert config["encoder"].pop("method_share") == 1.0
-        if share is not None:
-            config["encoder"]["method_share"] = share
+        assert config["sac"].pop("n_step") == 3
+        if steps is not None:
+            config["sac"]["n_step"] = steps
         write_run(tmp_path / str(seed), config, env_steps=20_000)
     _, arm_of = assign_arms(read_runs([tmp_path])[0])
     labels = [arm_of[f"{tmp_path.name}/{seed}"].label for seed in (1, 2, 3)]
-    assert labels == ["SIBE, encoder.method_share = 0.0"] * 2 + ["SIBE"]
+    assert labels == ["SIBE, sac.n_step = 1"] * 2 + ["SIBE"]
 
 
 def test_the_schedule_of_learning_splits_arms_and_that_of_evaluation_does_not(

@@ -164,7 +164,7 @@ def test_overrides_reach_the_config() -> None:
     config = config_of("smoke", "sibe", env_steps=5000, eval_every=500, eval_episodes=3, threads=2)
     assert config.schedule.env_steps == 5000 and config.threads == 2
     assert (config.schedule.eval_every, config.schedule.eval_episodes) == (500, 3)
-    assert config_of("paper-standard", "sibe", preset="cpu").env.size == 48
+    assert config_of("paper-standard", "sibe", preset="cpu").env.size == 42
     video = find_suite("paper-video")
     run = select(video, Slice(methods=("sibe",)))[0]
     assert build_config(video, run, Overrides(clips="bank")).env.clips == "bank"
@@ -177,14 +177,15 @@ def test_every_method_of_every_suite_is_there() -> None:
     assert [m for suite in SUITES.values() for m in missing_methods(suite.runs())] == []
 
 
-def test_the_preset_knows_what_is_behind_the_robot() -> None:
-    """On clean images the losses are summed plainly; else the method has an equal share."""
-    standard, noise = (config_of(f"paper-{s}", "sibe", preset="cpu") for s in ("standard", "noise"))
-    assert (standard.encoder.method_share, noise.encoder.method_share) == (0.0, 1.0)
-    assert (standard.env.size, noise.env.size) == (48, 84)
-    assert standard.method_config == noise.method_config
-    paper = (config_of(f"paper-{s}", "sibe") for s in ("standard", "noise"))
-    assert [(c.encoder.method_share, c.env.size) for c in paper] == [(0.0, 84), (0.0, 84)]
+@pytest.mark.parametrize("preset", ["cpu", "paper"])
+def test_a_preset_is_the_same_for_every_background(preset: str) -> None:
+    standard, *others = (
+        config_of(f"paper-{setting}", "sibe", preset=preset)
+        for setting in ("standard", "noise", "video", "video-random")
+    )
+    for other in others:
+        env = replace(other.env, background=standard.env.background)
+        assert replace(other, env=env) == standard
 
 
 @pytest.fixture
