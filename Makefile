@@ -43,7 +43,7 @@ check: setup
 
 train: setup
 	@echo "SIBE with white noise behind the robot; expect a return of about 500 of 1000 at the end"
-	@echo "(one seed measured so far, docs/reproduction.md)"
+	@echo "(506 and 508 in two runs of one seed, docs/reproduction.md)"
 	$(BIN)/sibe train --preset cpu --task cartpole_swingup --background noise --method sibe --seed 1
 
 bench: setup
