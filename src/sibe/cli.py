@@ -31,7 +31,7 @@ from sibe.suite_command import SuiteCommand
 
 @dataclass(frozen=True)
 class Doctor:
-    """Check this machine: each line is ok, or the command that mends it."""
+    """Check this machine: each line is ok, or the command that fixes it."""
 
     preset: str = "cpu"
     """Preset whose replay must fit: paper, cpu or debug."""

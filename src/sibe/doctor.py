@@ -1,4 +1,4 @@
-"""`sibe doctor`: what is wrong with this machine, and the line that mends it."""
+"""`sibe doctor`: what is wrong with this machine, and the line that fixes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sibe.errors import UserError
 
 
 class Trouble(Exception):
-    """A check that failed; the message is the command that mends it."""
+    """A check that failed; the message is the command that fixes it."""
 
 
 def check_python() -> str:

@@ -1,4 +1,4 @@
-"""The one exception that users see: what is wrong and how to mend it, in one line."""
+"""The one exception that users see: what is wrong and how to fix it, in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend. The command line prints it as one line and exits with 2."""
+    """Something the user can fix. The command line prints it as one line and exits with 2."""
 
 
 class InUseError(UserError):

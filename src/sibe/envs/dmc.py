@@ -128,7 +128,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         return self._observe(), reward, terminated, truncated, {"env_steps": env_steps}
 
     def _control_step(self, control: npt.NDArray[np.float64]) -> float:
-        """Do what ``dm_env.step`` does but for the observation: nobody looks at it."""
+        """Do what ``dm_env.step`` does but for the observation, which is not used."""
         task, physics = self.dm_env.task, self.physics
         task.before_step(control, physics)
         physics.step(self._simulator_steps)

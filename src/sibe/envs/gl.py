@@ -88,15 +88,15 @@ def load_suite() -> Any:
 
 
 def _for_dm_control(record: logging.LogRecord) -> bool:
-    """Leave out what only the authors of dm_control's models can mend."""
+    """Leave out what only the authors of dm_control's models can fix."""
     return "settotalmass" not in record.getMessage()
 
 
 def broken(backend: str, error: Exception) -> UserError:
     """Return what to tell the user when OpenGL is there and does not work."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    mend = _PACKAGES.get(backend, "export MUJOCO_GL=egl")
-    return UserError(f"OpenGL does not start (MUJOCO_GL={backend}): {reason}; try {mend}")
+    fix = _PACKAGES.get(backend, "export MUJOCO_GL=egl")
+    return UserError(f"OpenGL does not start (MUJOCO_GL={backend}): {reason}; try {fix}")
 
 
 def context() -> Any:

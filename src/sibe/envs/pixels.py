@@ -181,8 +181,8 @@ def _make(name: str) -> gym.Env[Any, Any]:
         return gym.make(name, render_mode="rgb_array")
     except (gym.error.Error, ImportError) as error:
         reason, package = " ".join(str(error).split()), getattr(error, "name", None)
-        mend = f": pip install {package}" if package else ""
-        raise UserError(f"Gymnasium cannot make {name!r}: {reason}{mend}") from error
+        fix = f": pip install {package}" if package else ""
+        raise UserError(f"Gymnasium cannot make {name!r}: {reason}{fix}") from error
     except TypeError as error:
         raise UserError(f"{name} does not take render_mode='rgb_array': {error}") from error
 

@@ -16,7 +16,7 @@ from sibe.training.seeding import numpy_stream
 
 Vector = npt.NDArray[np.float32]
 
-_SIZE = 16  # of the frames, which nobody looks at
+_SIZE = 16  # of the frames, which is not used
 
 
 def task_vector(env: gym.Env[Any, Any]) -> Vector:

@@ -136,7 +136,7 @@ def _load(point: EntryPoint) -> Entry:
             loaded = loaded()
     except Exception as error:  # whatever a stranger's code may raise
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{where} does not load ({why}): mend or uninstall it") from error
+        raise UserError(f"{where} does not load ({why}): fix or uninstall it") from error
     fault = _fault(point.name, loaded)
     if fault:
         raise UserError(f"{where} {fault}: see docs/howto/add_method.md")

@@ -1,6 +1,6 @@
 """RPC, robust predictable control: a policy that may use only so many nats of what it sees.
 
-The actor acts on z ~ φ(z|c), and what z tells beyond what its past foretold is what the policy
+The actor acts on z ~ φ(z|c), and what z tells beyond what its past predicted is what the policy
 uses: KL(φ(z_{t+1}|c_{t+1}) ‖ m(z_{t+1}|z_t, a_t)) nats per agent step. At the price λ they are
 taken from the reward and added to the actor's loss; λ is the dual variable of the constraint
 E[KL] ≤ C and finds its own value (Eysenbach, Salakhutdinov & Levine 2021). No exploration bonus:
@@ -136,8 +136,8 @@ class RPC(Method):
             # Else a slack constraint would carry log λ off, and it would take as long to come back.
             self.log_lambda.clamp_(*map(math.log, LAMBDA_RANGE))
             z, seen = self._observe(x, generator)
-        foretold: Gaussian = self.model(z, x.action)
-        nats = kl(seen, foretold).sum(-1)
+        predicted: Gaussian = self.model(z, x.action)
+        nats = kl(seen, predicted).sum(-1)
         loss = nats.mean() + dual_loss(self.log_lambda, nats, self.config.constraint)
         price = self.log_lambda.detach().exp()
         bonus = -self.config.reward_cost * price * nats.detach()
@@ -149,7 +149,7 @@ class RPC(Method):
                 "bits": nats.detach().mean() / math.log(2),
                 "lambda": price,
                 "std_phi": seen.std.mean(),
-                "std_m": foretold.std.detach().mean(),
+                "std_m": predicted.std.detach().mean(),
                 "bonus": bonus.mean(),
             },
         )
@@ -158,8 +158,8 @@ class RPC(Method):
         """Return λ·E[KL]; its gradient reaches φ(z_{t+1}|c_{t+1}), neither z_t nor m nor λ."""
         z, seen = self._observe(x, generator)
         with torch.no_grad():
-            foretold: Gaussian = self.model(z, x.action)
-        return self.log_lambda.detach().exp() * kl(seen, foretold).sum(-1).mean()
+            predicted: Gaussian = self.model(z, x.action)
+        return self.log_lambda.detach().exp() * kl(seen, predicted).sum(-1).mean()
 
     def _observe(self, x: Latents, generator: torch.Generator | None) -> tuple[Tensor, Gaussian]:
         """Return a sample z_t ``[L, B, d]``, without gradient, and φ(z_{t+1}|c_{t+1})."""
