@@ -353,6 +353,18 @@ def test_images_shrink_to_means(tmp_path: Path) -> None:
     assert np.abs(frames_of(bank, "in") - means).max() <= 1  # Pillow rounds twice
 
 
+def test_gray_keeps_the_luminance_of_the_same_frames(tmp_path: Path) -> None:
+    write_video(tmp_path / "in" / "a.mp4")
+    write_video(tmp_path / "in" / "b.mp4")
+    color = prepare(tmp_path / "in", tmp_path / "color", size=8, report=lambda _: None)
+    gray = prepare(tmp_path / "in", tmp_path / "gray", size=8, gray=True, report=lambda _: None)
+    assert len(gray) == len(color)
+    for index in range(len(color)):
+        seen = gray.frame(index, 8, 8)
+        expected = color.frame(index, 8, 8).astype(float) @ (0.299, 0.587, 0.114)
+        np.testing.assert_allclose(seen, np.repeat(expected[..., None], 3, -1), atol=1)
+
+
 def test_max_frames_cuts_each_clip(tmp_path: Path) -> None:
     write_video(tmp_path / "in" / "a.mp4")
     write_images(tmp_path / "in" / "b", noise(5, 8, 8, 3))

@@ -88,6 +88,8 @@ class PrepareVideos:
     """Share of the clips kept for evaluation."""
     max_frames: int | None = None
     """Keep at most this many frames of each clip (default: all)."""
+    gray: bool = False
+    """Keep the luminance only, as in DBC's protocol."""
     overwrite: bool = False
     """Replace a bank that is already there."""
 
@@ -101,6 +103,7 @@ class PrepareVideos:
             size=self.size,
             eval_fraction=self.eval_fraction,
             max_frames=self.max_frames,
+            gray=self.gray,
             overwrite=self.overwrite,
         )
         for split in ("train", "eval"):

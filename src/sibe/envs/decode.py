@@ -48,6 +48,7 @@ def prepare(
     size: int = 84,
     eval_fraction: float = 0.25,
     max_frames: int | None = None,
+    gray: bool = False,
     overwrite: bool = False,
     report: Report = print,
 ) -> ClipBank:
@@ -60,6 +61,7 @@ def prepare(
         size: side of the square frames, in pixels.
         eval_fraction: share of the clips kept for evaluation, if the folders do not say.
         max_frames: at most so many frames of each clip, from its beginning.
+        gray: keep the luminance only, as DBC's protocol does: a robot then stands out by its color.
         overwrite: replace a bank that is at ``out`` already.
         report: called with a line for each clip that is skipped or cut short, and a summary.
     """
@@ -71,7 +73,7 @@ def prepare(
     for source in [s for s in sources if by_folder and not _folder_split(s.name)]:
         report(f"skipped {source.name}: it is in none of the folders of the splits")
         sources.remove(source)
-    footage = _footage(sources, size, max_frames, report)
+    footage = _footage(sources, size, max_frames, gray, report)
     split = partial(_split, folder, None if by_folder else eval_fraction, report)
     bank = write_bank(out, footage, split, kind="videos", size=size, overwrite=overwrite)
     counts = f"{len(bank.clips('train'))} train, {len(bank.clips('eval'))} eval"
@@ -154,7 +156,7 @@ def spread_splits(count: int, eval_fraction: float) -> list[str]:
 
 
 def _footage(
-    sources: Sequence[Source], size: int, limit: int | None, report: Report
+    sources: Sequence[Source], size: int, limit: int | None, gray: bool, report: Report
 ) -> Iterator[Footage]:
     for number, source in enumerate(sources, 1):
         try:
@@ -162,9 +164,16 @@ def _footage(
         except OSError as error:
             report(f"skipped {source.name}: {error.strerror}")
             continue
-        yield Footage(source.name, sha256, _frames(source, size, limit, report))
+        frames = _frames(source, size, limit, report)
+        yield Footage(source.name, sha256, map(luminance, frames) if gray else frames)
         if number % 50 == 0:
             report(f"{number} of {len(sources)} clips read")
+
+
+def luminance(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the ITU-R 601 luminance in all three channels: uint8 [H, W, 3] -> [H, W, 3]."""
+    gray = np.asarray(Image.fromarray(frame).convert("L"))
+    return np.repeat(gray[..., None], 3, axis=-1)
 
 
 def _sha256(files: Sequence[Path]) -> str:
