@@ -73,9 +73,9 @@ def stock_frames(task: str) -> Callable[[], tuple[dict[str, float], Any]]:
 
 
 def our_frames(task: str) -> Callable[[], tuple[dict[str, float], Any]]:
-    from sibe.envs import gl
-    from sibe.envs.background import Noise, Video, compose
-    from sibe.envs.renderer import Renderer, background_geoms
+    from sibe.envs.backgrounds.background import Noise, Video, compose
+    from sibe.envs.rendering import gl
+    from sibe.envs.rendering.renderer import Renderer, background_geoms
 
     run, rng = Run(gl.load_suite(), task), np.random.default_rng(0)
     model, data = run.physics.model.ptr, run.physics.data.ptr

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sibe.envs.clips import Footage, write_bank
+from sibe.envs.backgrounds.clips import Footage, write_bank
 
 CLIP_FRAMES = {"train-0": 5, "train-1": 7, "train-2": 1, "eval-0": 4, "eval-1": 3}
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from sibe.config import RunConfig, to_json
+from sibe.catalogue.presets import preset_config
+from sibe.catalogue.registry import method_names
+from sibe.config.schema import RunConfig, to_json
 from sibe.logs.csv_log import EVAL_COLUMNS, EVAL_EPISODE_COLUMNS, TRAIN_COLUMNS, CsvLog
 from sibe.logs.video import write_mp4
-from sibe.methods.registry import method_names
-from sibe.presets import preset_config
 
 META = {
     "started": "2026-01-02T03:04:05+00:00",

@@ -15,7 +15,7 @@ from sibe.envs.registration import register_all
 if TYPE_CHECKING:
     from sibe.envs.factory import make_env
     from sibe.methods.sibe import SequentialBottleneck
-    from sibe.policy import load_policy
+    from sibe.policy.load import load_policy
     from sibe.training.run import train
 
 __version__ = version("sibe")
@@ -23,7 +23,7 @@ __all__ = ["SequentialBottleneck", "__version__", "load_policy", "make_env", "tr
 
 _HOMES = {
     "SequentialBottleneck": "sibe.methods.sibe",
-    "load_policy": "sibe.policy",
+    "load_policy": "sibe.policy.load",
     "make_env": "sibe.envs.factory",
     "train": "sibe.training.run",
 }

@@ -1,6 +1,6 @@
 """``python -m sibe``."""
 
-from sibe.cli import main
+from sibe.cli.main import main
 
 if __name__ == "__main__":  # not where a process is spawned
     main()

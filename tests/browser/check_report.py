@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from synthetic_runs import config_of, write_ablations, write_grid, write_run
 
-from sibe.analysis.report import write_report
+from sibe.analysis.report.report import write_report
 
 LONG = "a_folder_with_a_long_name_that_has_no_place_to_break_" * 2
 PATIENCE = 180_000  # milliseconds: a machine under load is slow, not wrong

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sibe.config import upgraded
+from sibe.config.schema import upgraded
 from sibe.envs.tasks import BACKGROUNDS
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
-from sibe.training.run_directory import RunDirectory
+from sibe.storage.run_directory import RunDirectory
 
 Table = dict[str, NDArray[np.float64]]
 _LOGS = ("eval.csv", "train.csv")

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sibe.analysis.arms import Arm
+from sibe.analysis.comparison import Study
 from sibe.analysis.runs import Run
 from sibe.analysis.statistics import mean_and_se
-from sibe.analysis.study import Study
+from sibe.analysis.variants import Arm
 from sibe.errors import UserError
 
 

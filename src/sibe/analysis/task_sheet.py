@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from sibe.envs.clips import ClipBank
+from sibe.envs.backgrounds.clips import ClipBank
 from sibe.envs.factory import make_env
-from sibe.envs.renderer import Frame
+from sibe.envs.rendering.renderer import Frame
 from sibe.envs.tasks import PAPER_BACKGROUNDS, PAPER_TASKS
 from sibe.errors import UserError
-from sibe.training.atomic import write_atomic
+from sibe.storage.atomic import write_atomic
 
 _WARM_UP = 12  # agent steps of random actions, so that the robots are in motion
 _TITLES = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sibe.config import RunConfig
+from sibe.config.schema import RunConfig
 from sibe.methods.sibe import SIBEConfig
 from sibe.nn.convolution import KERNEL
 from sibe.nn.encoder import conv_size

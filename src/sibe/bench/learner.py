@@ -12,7 +12,7 @@ from sibe.bench.plan import Bench
 from sibe.bench.results import Goal, Row, Section, timed_row
 from sibe.bench.sides import interleave, median_ratio
 from sibe.bench.workloads import ACTION_DIM, bench_config, our_update, period, usual_update
-from sibe.config import RunConfig
+from sibe.config.schema import RunConfig
 
 
 def update_flops(config: RunConfig) -> float:

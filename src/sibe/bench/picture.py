@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from sibe.bench.results import format_quantity
 from sibe.bench.stopwatch import OTHER_PARTS, UPDATE_PARTS
 from sibe.errors import UserError
-from sibe.training.atomic import write_atomic
+from sibe.storage.atomic import write_atomic
 
 _INK, _GREY = "#333333", "#9A9A9A"
 # The update in shades of blue and green, all the rest in warm colours and greys.

@@ -23,9 +23,9 @@ from sibe.bench.workloads import (
     sample_chunk,
     usual_replay,
 )
-from sibe.config import RunConfig
+from sibe.config.schema import RunConfig
 from sibe.replay.episodes import Episode, write_episode
-from sibe.training import checkpoint
+from sibe.storage import checkpoint
 
 
 def our_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[[], object]:

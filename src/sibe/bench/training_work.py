@@ -26,7 +26,7 @@ from sibe.bench.workloads import (
     period,
     usual_replay,
 )
-from sibe.config import RunConfig, sampling, to_json
+from sibe.config.schema import RunConfig, sampling, to_json
 
 Work = Callable[[], object]
 
@@ -121,9 +121,9 @@ def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
     One episode of random actions, one of learning to warm up, ``episodes`` that count, then an
     evaluation and a checkpoint, which are shared out over the steps between two of them.
     """
-    from sibe.training.loop import Trainer
+    from sibe.storage.run_directory import RunDirectory
     from sibe.training.recorder import Recorder
-    from sibe.training.run_directory import RunDirectory
+    from sibe.training.trainer import Trainer
 
     short, learning = _short(config, episodes), episodes * episode_steps(config)
     with contextlib.ExitStack() as stack:

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sibe.agents.sac import SAC
+from sibe.agents.sac.agent import SAC
 from sibe.bench.reference.learner import SeparateSAC
 from sibe.bench.reference.replay import Batch, StackedReplay
-from sibe.config import RunConfig, sampling
-from sibe.presets import preset_config
+from sibe.catalogue.presets import preset_config
+from sibe.config.schema import RunConfig, sampling
 from sibe.replay.chunk import Chunk
 from sibe.replay.replay import Replay
 

@@ -13,12 +13,12 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from sibe.envs import gl
-from sibe.envs.background import Background, Start
-from sibe.envs.renderer import Frame
+from sibe.envs.backgrounds.background import Background, Start
+from sibe.envs.rendering import gl
+from sibe.envs.rendering.renderer import Frame
+from sibe.envs.rendering.view import View
 from sibe.envs.seeding import stream_seed
 from sibe.envs.tasks import task_spec
-from sibe.envs.view import View
 from sibe.errors import UserError
 
 TIME_LIMIT = 1000  # control steps; every suite task has this limit but lqr, which has none

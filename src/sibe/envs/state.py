@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sibe.envs.renderer import Renderer, background_geoms
+from sibe.envs.rendering.renderer import Renderer, background_geoms
 
 _FREE, _BALL, _SLIDE, _HINGE = range(4)  # mjtJoint
 _SIZE = 64  # of the frames that are compared, in pixels

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
+from sibe.catalogue.registry import AGENTS
 from sibe.experiments.estimate import Speed, Stopwatch, run_seconds
 from sibe.experiments.plan import any_config, count_updates, missing_methods
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite
 from sibe.logs.console import duration
-from sibe.methods.registry import AGENTS
 from sibe.training.run import resolve
 
 

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import NamedTuple, Protocol
 
 from sibe.experiments.job import Job
-from sibe.training.atomic import write_atomic
-from sibe.training.checkpoint import list_steps
+from sibe.storage.atomic import write_atomic
+from sibe.storage.checkpoint import list_steps
 
 _LOOK = 1.0  # seconds that an engine may wait before it must answer
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import torch
 
-from sibe.config import RunConfig, to_json, updates_per_run
-from sibe.config_check import check
-from sibe.training.loop import Trainer
+from sibe.config.check import check
+from sibe.config.schema import RunConfig, to_json, updates_per_run
+from sibe.storage.run_directory import RunDirectory
 from sibe.training.recorder import Recorder
-from sibe.training.run_directory import RunDirectory
 from sibe.training.seeding import numpy_stream
+from sibe.training.trainer import Trainer
 
 _EPISODE = 1000  # env steps of a DeepMind Control episode
 _ACTIONS = 40  # agent steps that are timed, and fill the replay

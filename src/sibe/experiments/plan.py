@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sibe.config import RunConfig, to_json, updates_per_run
-from sibe.config_check import check
+from sibe.catalogue.presets import preset_config
+from sibe.catalogue.registry import method_names
+from sibe.config.check import check
+from sibe.config.schema import RunConfig, to_json, updates_per_run
 from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite, Variant
-from sibe.methods.registry import method_names
-from sibe.presets import preset_config
-from sibe.training.run_directory import RunDirectory, first_difference
+from sibe.storage.run_directory import RunDirectory, first_difference
 
 _PLAIN = Variant("none", "none")
 

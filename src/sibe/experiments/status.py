@@ -19,8 +19,8 @@ from sibe.experiments.job import Job, last_line
 from sibe.experiments.plan import PlannedRun, as_stored
 from sibe.logs.console import duration
 from sibe.logs.csv_log import read_csv
-from sibe.training.checkpoint import list_steps
-from sibe.training.run_directory import LOCK, RunDirectory
+from sibe.storage.checkpoint import list_steps
+from sibe.storage.run_directory import LOCK, RunDirectory
 
 STATES = ("done", "running", "failed", "waiting")
 _RECENT = 20  # training episodes that tell the present speed

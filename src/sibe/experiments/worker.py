@@ -17,7 +17,7 @@ from sibe.errors import InUseError, UserError
 from sibe.training.parent import end_with_parent
 
 if TYPE_CHECKING:
-    from sibe.config import RunConfig
+    from sibe.config.schema import RunConfig
 
 PATIENCE = 60.0
 """Seconds to wait for a run directory that another process still holds."""
@@ -42,7 +42,9 @@ def main() -> None:
     """Read the request and train."""
     request: dict[str, Any] = json.load(sys.stdin)
     end_with_parent(request["parent"])
-    from sibe.config import from_json  # and torch with it: only now, so that the line above is soon
+    from sibe.config.schema import (
+        from_json,  # and torch with it: only now, so that the line above is soon
+    )
 
     sys.argv = list(request["command"])  # for meta.json: what the user typed
     try:

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from sibe.cache import cache_folder
 from sibe.errors import UserError
-from sibe.training.atomic import write_atomic
+from sibe.storage.atomic import write_atomic
+from sibe.storage.cache import cache_folder
 
 _SOURCE = Path(__file__).with_name("kernels.c")
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from sibe.agents.sac import SAC
-from sibe.analysis.latents import represent
-from sibe.analysis.ridge import Floats
-from sibe.config import sampling
+from sibe.agents.sac.agent import SAC
+from sibe.analysis.representation.latents import represent
+from sibe.analysis.representation.ridge import Floats
+from sibe.config.schema import sampling
 from sibe.errors import UserError
 from sibe.ladder.decoding import r2_of_features
 from sibe.ladder.fixed_episodes import FixedEpisodes

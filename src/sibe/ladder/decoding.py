@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sibe.analysis.ridge import Floats, held_out_predictions, r_squared
+from sibe.analysis.representation.ridge import Floats, held_out_predictions, r_squared
 from sibe.ladder.fixed_episodes import Moments
 
 

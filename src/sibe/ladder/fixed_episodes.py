@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from sibe.analysis.ridge import FOLDS
-from sibe.config import EnvConfig
-from sibe.envs.background import BACKGROUND_FRAME
-from sibe.envs.renderer import Frame
+from sibe.analysis.representation.ridge import FOLDS
+from sibe.config.schema import EnvConfig
+from sibe.envs.backgrounds.background import BACKGROUND_FRAME
+from sibe.envs.rendering.renderer import Frame
 from sibe.errors import UserError
 from sibe.ladder.recording import Recording
 from sibe.ladder.state_env import task_vector

@@ -1,7 +1,7 @@
 """Collect, update and evaluate in memory: the training loop without files.
 
-Streams, seeds and order are those of `sibe.training.loop`: what is learnt here from pixels is what
-`sibe train` learns with the same seed.
+Streams, seeds and order are those of `sibe.training.trainer`: what is learnt here from pixels is
+what `sibe train` learns with the same seed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from sibe.agents.sac import SAC
-from sibe.config import RunConfig, sampling
-from sibe.envs.background import BACKGROUND_FRAME
+from sibe.agents.sac.agent import SAC
+from sibe.config.schema import RunConfig, sampling
+from sibe.envs.backgrounds.background import BACKGROUND_FRAME
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.ladder.recording import Recording

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from sibe.agents.sac import SAC
-from sibe.analysis.ridge import Floats
-from sibe.config import RunConfig, sampling
+from sibe.agents.sac.agent import SAC
+from sibe.analysis.representation.ridge import Floats
+from sibe.catalogue.registry import AGENTS
+from sibe.config.schema import RunConfig, sampling
 from sibe.errors import UserError, nearest
 from sibe.ladder.alone import train_alone
 from sibe.ladder.decoding import mean_r2
@@ -25,7 +26,6 @@ from sibe.ladder.state_env import Vector, make_state_env, task_quantities
 from sibe.ladder.supervised import train_supervised
 from sibe.ladder.table import LOSS, MEAN, R2, RETURN, Row
 from sibe.ladder.vector_replay import VectorReplay
-from sibe.methods.registry import AGENTS
 from sibe.replay.replay import Replay
 from sibe.training.evaluation import MOST_ENVS, make_configured_env
 from sibe.training.seeding import torch_stream

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from sibe.agents.sac import SAC
+from sibe.agents.sac.agent import SAC
 from sibe.nn.running import RunningMoments
 
 _LIMIT = 10.0  # standard deviations; random play alone knows little of how far a state can go

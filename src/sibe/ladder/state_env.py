@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from sibe.config import EnvConfig
+from sibe.config.schema import EnvConfig
 from sibe.errors import UserError
 from sibe.training.evaluation import make_configured_env
 from sibe.training.seeding import numpy_stream

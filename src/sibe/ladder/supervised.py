@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from sibe.agents.encoders import build_encoder
-from sibe.analysis.ridge import Floats
-from sibe.config import RunConfig, sampling
-from sibe.envs.renderer import Frame
+from sibe.agents.sac.encoders import build_encoder
+from sibe.analysis.representation.ridge import Floats
+from sibe.config.schema import RunConfig, sampling
+from sibe.envs.rendering.renderer import Frame
 from sibe.ladder.decoding import r2_of_predictions
 from sibe.ladder.fixed_episodes import FixedEpisodes
 from sibe.ladder.marks import marks

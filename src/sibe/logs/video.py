@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sibe.errors import UserError
-from sibe.training.atomic import write_atomic
+from sibe.storage.atomic import write_atomic
 
 _VISIBLE = 240  # pixels of the longer side, below which a picture is too small to watch
 

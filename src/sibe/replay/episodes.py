@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sibe.errors import UserError
-from sibe.training.atomic import sync_folder
+from sibe.storage.atomic import sync_folder
 
 _FILE = re.compile(r"episode_(\d{6,})\.npz(\.tmp)?")
 

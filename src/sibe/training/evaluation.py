@@ -14,8 +14,8 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from sibe.agents.agent import Policy
-from sibe.config import EnvConfig
+from sibe.agents.protocol import Policy
+from sibe.config.schema import EnvConfig
 from sibe.envs.factory import make_env
 from sibe.envs.seeding import stream_seed
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from sibe.agents.agent import Agent
-from sibe.agents.build import build_agent
-from sibe.config import RunConfig, from_json, to_json
+from sibe.agents.protocol import Agent
+from sibe.catalogue.build import build_agent
+from sibe.config.schema import RunConfig, from_json, to_json
 from sibe.errors import UserError
 from sibe.training.evaluation import MOST_ENVS, Episode, Frame, evaluate, make_eval_envs
 from sibe.training.parent import end_with_parent

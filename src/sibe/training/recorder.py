@@ -14,8 +14,8 @@ from sibe.logs.console import Progress
 from sibe.logs.csv_log import EVAL_COLUMNS, EVAL_EPISODE_COLUMNS, TRAIN_COLUMNS, CsvLog
 from sibe.logs.tensorboard import TensorBoardLog
 from sibe.logs.video import write_mp4
+from sibe.storage.run_directory import RunDirectory
 from sibe.training.evaluation import Episode, Frame
-from sibe.training.run_directory import RunDirectory
 
 _NAMES = ("train.csv", "eval.csv", "eval_episodes.csv")
 _VIDEO_FPS = 25

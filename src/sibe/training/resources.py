@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from sibe.config import RunConfig, sampling
+from sibe.catalogue.registry import AGENTS
+from sibe.config.schema import RunConfig, sampling
 from sibe.errors import UserError
-from sibe.methods.registry import AGENTS
 from sibe.nn.encoder import conv_size
 from sibe.replay.replay import Replay
 

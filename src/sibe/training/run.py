@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from sibe.config import RunConfig, from_json, to_json, updates_per_run
-from sibe.config_check import check
+from sibe.config.check import check
+from sibe.config.schema import RunConfig, from_json, to_json, updates_per_run
 from sibe.errors import UserError
+from sibe.storage.run_directory import RunDirectory, collect_meta
 from sibe.training.allocation import keep_memory
 from sibe.training.resources import check_resources, replay_ram_bytes
-from sibe.training.run_directory import RunDirectory, collect_meta
 
 
 def default_directory(config: RunConfig) -> Path:
@@ -102,7 +102,7 @@ def _compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> N
 
 def _conclude(path: Path) -> None:
     """Draw the learning curve, and say what can be done with the run."""
-    from sibe.analysis.learning_curve import write_learning_curve
+    from sibe.logs.learning_curve import write_learning_curve
 
     curve = write_learning_curve(path, path / "curve.png")
     print(f"learning curve: {curve}")
@@ -118,8 +118,8 @@ def _conclude(path: Path) -> None:
 
 def _run(config: RunConfig, directory: RunDirectory) -> None:
     # Here, because they import the simulator, which a wrong flag should not have to wait for.
-    from sibe.training.loop import Trainer
     from sibe.training.recorder import Recorder
+    from sibe.training.trainer import Trainer
 
     recorder = Recorder(directory, config.schedule.env_steps)
     trainer = None

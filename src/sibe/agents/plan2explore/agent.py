@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sibe.agents.agent import Metrics, Pixels, Policy
 from sibe.agents.plan2explore.behaviour import ADAM_EPS, Actor, Behaviour, descend
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.disagreement import Disagreement
@@ -23,7 +22,8 @@ from sibe.agents.plan2explore.networks import frozen
 from sibe.agents.plan2explore.policy import RecurrentPolicy
 from sibe.agents.plan2explore.rssm import State
 from sibe.agents.plan2explore.world_model import ModelOutput, WorldModel
-from sibe.config import RunConfig
+from sibe.agents.protocol import Metrics, Pixels, Policy
+from sibe.config.schema import RunConfig
 from sibe.replay.chunk import Chunk
 
 MODEL_METRICS = (

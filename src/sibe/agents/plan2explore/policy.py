@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from sibe.agents.agent import Actions, Pixels
 from sibe.agents.plan2explore.behaviour import Actor
 from sibe.agents.plan2explore.images import to_float
 from sibe.agents.plan2explore.rssm import State
 from sibe.agents.plan2explore.world_model import WorldModel
+from sibe.agents.protocol import Actions, Pixels
 from sibe.errors import UserError
 from sibe.nn.gaussian import standard_normal
 

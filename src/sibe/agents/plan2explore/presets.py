@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
-from sibe.config import RunConfig, ScheduleConfig
-from sibe.presets import CPU_SCHEDULE, DEBUG_SCHEDULE
+from sibe.catalogue.presets import CPU_SCHEDULE, DEBUG_SCHEDULE
+from sibe.config.schema import RunConfig, ScheduleConfig
 
 RANDOM_ENV_STEPS = 5000  # five episodes of the control suite
 ENV_STEPS_PER_UPDATE = 10

@@ -12,7 +12,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from sibe.config import EnvConfig
+from sibe.config.schema import EnvConfig
 
 Bytes = NDArray[np.uint8]
 
@@ -21,9 +21,9 @@ class StockPixels:
     """The task, size, stack, action repeat and background of ``config``."""
 
     def __init__(self, config: EnvConfig, rng: np.random.Generator) -> None:
-        from sibe.envs import gl
-        from sibe.envs.background import VideoLoop
-        from sibe.envs.renderer import background_geoms
+        from sibe.envs.backgrounds.background import VideoLoop
+        from sibe.envs.rendering import gl
+        from sibe.envs.rendering.renderer import background_geoms
         from sibe.envs.tasks import task_spec
 
         gl.select_backend()

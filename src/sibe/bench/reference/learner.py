@@ -24,7 +24,7 @@ from sibe.bench.reference.networks import (
     PlainTwinQ,
 )
 from sibe.bench.reference.replay import Batch
-from sibe.config import RunConfig
+from sibe.config.schema import RunConfig
 from sibe.nn.init import orthogonal_
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional as F
 
-from sibe.config import RunConfig
+from sibe.config.schema import RunConfig
 from sibe.methods.sibe import SIBEConfig
 from sibe.nn.convolution import KERNEL
 from sibe.nn.encoder import conv_size

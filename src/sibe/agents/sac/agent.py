@@ -1,0 +1,296 @@
+"""Soft actor-critic from pixels with one method plugged in: Algorithm 1 of the paper.
+
+Every image goes through the convolutions once per update: online for s_k … s_{k+L-1}, target for
+s_{k+1} … s_{k+L}; critic, actor and method share the result, and critic and method share one
+backward pass. The critic's gradient reaches the encoder, the actor's never does. A method may put
+features of its own between encoder and actor; those learn with the actor.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sibe.agents.protocol import MemorylessPolicy, Metrics, Policy
+from sibe.agents.sac import losses
+from sibe.agents.sac.encoders import build_encoder
+from sibe.agents.sac.networks import Actor, TwinQ
+from sibe.catalogue.registry import build_method
+from sibe.config.schema import RunConfig
+from sibe.methods.base import Latents
+from sibe.nn.ema import frozen_copy, update_ema
+from sibe.nn.gaussian import squashed_sample, standard_normal
+from sibe.replay.chunk import Chunk
+
+SAC_METRICS = (
+    "critic_loss",
+    "q",
+    "batch_reward",
+    "method_loss",
+    "actor_loss",
+    "entropy",
+    "temperature",
+)
+
+
+class SAC:
+    """Encoder, actor, twin critic, temperature and a method, and how they are updated.
+
+    Args:
+        config: the run; its method, sizes and learning rates.
+        action_dim: A.
+        generator: draws the initial weights and all noise of the updates.
+        device: where the networks live.
+    """
+
+    watched = ("critic_loss", "method_loss", "actor_loss", "temperature")
+
+    def __init__(
+        self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+    ) -> None:
+        self.config, self.device, self.generator = config, device, generator
+        self.action_dim = action_dim
+        sac, enc = config.sac, config.encoder
+        self.encoder = build_encoder(config, generator)
+        self.method = build_method(
+            config.method, config.method_config, enc.features, action_dim, generator=generator
+        ).to(device)
+        self.actor = Actor(
+            self._policy_feature_size(), action_dim, sac.hidden, generator=generator
+        ).to(device)
+        self.critic = TwinQ(enc.features, action_dim, sac.hidden, generator=generator).to(device)
+        self.encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.target_encoder = frozen_copy(self.encoder)
+        self.target_critic = frozen_copy(self.critic)
+        self.log_temperature = (
+            torch.tensor(sac.init_temperature, device=device).log().requires_grad_()
+        )
+        self.target_entropy = -float(action_dim)
+        self.updates = 0
+        self._actor_metrics: Metrics = {}
+        self._make_optimizers()
+
+    @torch.no_grad()
+    def _policy_feature_size(self) -> int:
+        c = torch.zeros(1, self.config.encoder.features, device=self.device)
+        return self.method.policy_features(c).shape[-1]
+
+    def _make_optimizers(self) -> None:
+        sac, enc = self.config.sac, self.config.encoder
+        adam = torch.optim.Adam
+        groups: list[dict[str, Any]] = [
+            {"params": list(self.encoder.parameters()), "lr": enc.lr},
+            {"params": list(self.critic.parameters()), "lr": sac.lr},
+            *(dict(group) for group in self.method.parameter_groups()),
+        ]
+        self.optimizer = adam(groups, fused=True)
+        actor_groups: list[dict[str, Any]] = [
+            {"params": list(self.actor.parameters()), "lr": sac.lr},
+            *(dict(group) for group in self.method.actor_parameter_groups()),
+        ]
+        self.actor_optimizer = adam(actor_groups, fused=True)
+        self.temperature_optimizer = adam(
+            [self.log_temperature], lr=sac.temperature_lr, betas=(0.5, 0.999)
+        )
+
+    @property
+    def temperature(self) -> Tensor:
+        """α_T, the price of a nat of entropy."""
+        return self.log_temperature.exp()
+
+    def update(self, chunk: Chunk) -> Metrics:
+        """Learn from a minibatch of chunks; return detached metrics."""
+        chunk = chunk.to(self.device)
+        length, n = self.config.sac.chunk, self.config.sac.n_step
+        # Plain SAC looks only at the states it bootstraps from.
+        first = 1 if self.method.sees_next else n
+        with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
+            encoded = self.encoder(chunk.online(0, length)).float()  # φ_o(s_t)  [L, B, D]
+            with torch.no_grad():  # φ_m(s_{t+1}), …, φ_m(s_{t+n})  [L + n - first, B, D]
+                ahead = self.target_encoder(chunk.target(first, length + n)).float()
+        c = encoded.detach().requires_grad_()
+        latents = Latents(c, ahead[:length], chunk.action[:length], chunk.reward[:length])
+        out = self.method(latents, self.generator)
+        # Eq. (augmented reward), summed over n steps.
+        discount = self.config.sac.discount * chunk.discount
+        reward, discount = losses.n_step(chunk.reward, out.bonus, discount)
+        reward = self.config.sac.reward_scale * reward
+        critic_loss, metrics = self._critic_loss(chunk, c, ahead[-length:], reward, discount)
+        self._step(encoded, c, critic_loss, out.loss)
+        if self.updates % self.config.sac.actor_every == 0:
+            term = self.method.actor_loss(latents._replace(c=c.detach()), self.generator)
+            self._actor_metrics = self._update_actor(self._for_sac(c).detach(), term)
+        if self.updates % self.config.sac.target_every == 0:
+            self._update_targets()
+        self.updates += 1
+        metrics["batch_reward"] = (latents.reward + out.bonus).mean()
+        metrics["method_loss"] = out.loss.detach()
+        return {**metrics, **self._actor_metrics, **out.metrics}
+
+    def _critic_loss(
+        self, chunk: Chunk, c: Tensor, c_later: Tensor, reward: Tensor, discount: Tensor
+    ) -> tuple[Tensor, Metrics]:
+        """Return the squared Bellman error on the augmented reward; c_later is φ_m(s_{t+n})."""
+        with torch.no_grad():
+            seen = self._next_policy_input(chunk, c, c_later)
+            features = self.method.policy_features(seen, generator=self.generator)
+            next_action, log_prob = self._act(features)
+            next_q1, next_q2 = self.target_critic(self._for_sac(c_later), next_action)
+            target = losses.td_target(
+                self._for_sac(reward),
+                self._for_sac(discount),
+                next_q1,
+                next_q2,
+                log_prob,
+                self.temperature,
+            )
+        q1, q2 = self.critic(self._for_sac(c), self._for_sac(chunk.action[: len(c)]))
+        loss = losses.critic_loss(q1, q2, target)
+        return loss, {
+            "critic_loss": loss.detach(),
+            "q": q1.detach().mean(),
+        }
+
+    def _step(self, encoded: Tensor, c: Tensor, critic_loss: Tensor, method_loss: Tensor) -> None:
+        """Step critic, method and encoder; the convolutions see one backward pass for both."""
+        self.optimizer.zero_grad(set_to_none=True)
+        gradient = self._backward(critic_loss, c)
+        if method_loss.requires_grad:
+            of_method = self._backward(method_loss, c)
+            gradient = losses.balanced(gradient, of_method, self.config.encoder.method_share)
+        encoded.backward(gradient)
+        self.optimizer.step()
+
+    @staticmethod
+    def _backward(loss: Tensor, c: Tensor) -> Tensor:
+        """Give the loss's own parameters their gradient, and return that on c, which may be 0."""
+        c.grad = None
+        loss.backward()
+        return torch.zeros_like(c) if c.grad is None else c.grad
+
+    def _update_actor(self, c: Tensor, of_method: Tensor | None = None) -> Metrics:
+        """Step actor and temperature; c ``[N, D]`` is detached: the encoder never feels this.
+
+        ``of_method`` is what the method adds to the actor's loss, a scalar.
+        """
+        features = self.method.policy_features(c, generator=self.generator)
+        action, log_prob = self._act(features)
+        self.critic.requires_grad_(False)  # only the action's gradient is wanted of it
+        q1, q2 = self.critic(c, action)
+        loss = losses.actor_loss(log_prob, q1, q2, self.temperature.detach())
+        if of_method is not None:
+            loss = loss + of_method
+        self.actor_optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.actor_optimizer.step()
+        self.critic.requires_grad_(True)
+
+        entropy = -log_prob.detach()
+        self.temperature_optimizer.zero_grad(set_to_none=True)
+        losses.temperature_loss(self.temperature, -entropy, self.target_entropy).backward()
+        self.temperature_optimizer.step()
+        return {
+            "actor_loss": loss.detach(),
+            "entropy": entropy.mean(),
+            "temperature": self.temperature.detach(),
+        }
+
+    def _update_targets(self) -> None:
+        update_ema(self.target_critic, self.critic, self.config.sac.tau)
+        update_ema(self.target_encoder, self.encoder, self.config.encoder.tau)  # Eq. (ema)
+        self.method.update_targets()
+
+    def _for_sac(self, x: Tensor) -> Tensor:
+        """Return what SAC learns from of ``x [L, B, …]``, as ``[N, …]``."""
+        if self.config.sac.transitions == "all":
+            return x[:, : self.config.sac.batch].flatten(0, 1)
+        return x[0, : self.config.sac.batch]
+
+    def _next_policy_input(self, chunk: Chunk, c: Tensor, c_later: Tensor) -> Tensor:
+        """Return the representation of s_{t+n} that the policy acts on in the TD target."""
+        if self.config.sac.transitions == "all":
+            return self._for_sac(c_later)
+        batch, n = self.config.sac.batch, self.config.sac.n_step
+        if n < len(c):  # φ_o(s_{k+n}) is already there
+            return c[n, :batch].detach()
+        seen: Tensor = self.encoder(chunk.online(n, n + 1)[:, :batch])[0]
+        return seen
+
+    def _act(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.actor(features)
+        return squashed_sample(mean, log_std, standard_normal(mean, self.generator))
+
+    def policy(self) -> Policy:
+        """Return the policy; it needs no memory, a state holds all it sees."""
+        return MemorylessPolicy(self.act)
+
+    @torch.no_grad()
+    def act(
+        self, obs: npt.NDArray[np.uint8], generator: torch.Generator | None
+    ) -> npt.NDArray[np.float32]:
+        """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``.
+
+        A generator draws them from the policy; None takes its mean.
+        """
+        c = self.encoder.single(torch.from_numpy(obs).to(self.device))
+        mean, log_std = self.actor(self.method.policy_features(c, generator=generator))
+        if generator is not None:
+            mean = mean + log_std.exp() * standard_normal(mean, generator)
+        action: npt.NDArray[np.float32] = mean.tanh().cpu().numpy()
+        return action
+
+    @torch.no_grad()
+    def embed(self, obs: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
+        """Return c, and what the method makes of it, for states uint8 ``[N, H, W, C]``."""
+        c = self.encoder.single(torch.from_numpy(obs).to(self.device))
+        return {"c": c, **self.method.embed(c)}
+
+    def metric_names(self) -> list[str]:
+        """Return the names of all metrics of an update, found by a dry run of the method."""
+        d, a = self.config.encoder.features, self.action_dim
+        zeros = torch.zeros(self.config.sac.chunk, 2, d, device=self.device)
+        latents = Latents(zeros, zeros, zeros.new_zeros(*zeros.shape[:2], a), zeros[..., 0])
+        with torch.no_grad():
+            # On a copy: a method may remember what it is shown.
+            out = deepcopy(self.method)(
+                latents, torch.Generator(self.generator.device).manual_seed(0)
+            )
+        return [*SAC_METRICS, *out.metrics]
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Return all networks by name, targets included."""
+        names = ("encoder", "target_encoder", "critic", "target_critic", "actor", "method")
+        return {name: getattr(self, name) for name in names}
+
+    def policy_networks(self) -> dict[str, nn.Module]:
+        """Return what acting and embedding need, by name: what an export holds."""
+        return {name: getattr(self, name) for name in ("encoder", "actor", "method")}
+
+    def _modules(self) -> dict[str, Any]:
+        names = ("optimizer", "actor_optimizer", "temperature_optimizer")
+        return {**self.networks(), **{name: getattr(self, name) for name in names}}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything an exact continuation needs, as plain values and tensors."""
+        return {
+            **{name: module.state_dict() for name, module in self._modules().items()},
+            "log_temperature": self.log_temperature.detach().clone(),
+            "generator": self.generator.get_state(),
+            "updates": self.updates,
+            "actor_metrics": dict(self._actor_metrics),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what ``state_dict`` returned."""
+        for name, module in self._modules().items():
+            module.load_state_dict(state[name])
+        with torch.no_grad():
+            self.log_temperature.copy_(state["log_temperature"])
+        self.generator.set_state(state["generator"].cpu())
+        self.updates = state["updates"]
+        self._actor_metrics = dict(state["actor_metrics"])

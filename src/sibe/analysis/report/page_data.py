@@ -1,0 +1,74 @@
+"""What the page's charts are drawn from: every curve with its band and its seeds, as plain JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sibe.analysis.comparison import SETTINGS, Study
+from sibe.analysis.report.curve_figures import METRICS
+from sibe.analysis.runs import Run
+from sibe.analysis.series import Series, metric_series, return_series
+from sibe.analysis.statistics import Floats
+
+
+def page_data(study: Study) -> dict[str, Any]:
+    """Return arms, settings, tasks, measures and curves; null stands for what is not there."""
+    measures = _measures()
+    curves = [
+        {"measure": name, "background": background, "task": task, "arm": number, **_curve(series)}
+        for name, (_, make) in measures.items()
+        for background in study.backgrounds
+        for task in study.tasks(background)
+        for number, arm in enumerate(study.arms)
+        if (runs := study.select(arm, background, task)) and (series := make(runs)) is not None
+    ]
+    drawn = {curve["measure"] for curve in curves}
+    some_method = any(arm.kind in ("method", "other") for arm in study.arms)
+    return {
+        "arms": [
+            {
+                "label": arm.label,
+                "colour": arm.colour,
+                "dash": arm.dash,
+                # The paper's ablations would crowd the comparison of methods: one click away.
+                "shown": arm.kind in ("method", "other") or not some_method,
+            }
+            for arm in study.arms
+        ],
+        "backgrounds": [{"name": b, "label": SETTINGS.get(b, b)} for b in study.backgrounds],
+        "tasks": study.tasks(),
+        "measures": [
+            {"name": name, "label": label} for name, (label, _) in measures.items() if name in drawn
+        ],
+        "curves": curves,
+    }
+
+
+def _measures() -> dict[str, tuple[str, Callable[[Sequence[Run]], Series | None]]]:
+    def metric(name: str) -> Callable[[Sequence[Run]], Series | None]:
+        return lambda runs: metric_series(runs, name)
+
+    return {
+        "return": ("Return in evaluation", return_series),
+        **{name: (f"{label}, in training", metric(name)) for name, label in METRICS.items()},
+    }
+
+
+def _curve(series: Series) -> dict[str, Any]:
+    low, high = series.band
+    return {
+        "x": [int(step) for step in series.env_step],
+        "mean": _numbers(series.mean),
+        "low": _numbers(low),
+        "high": _numbers(high),
+        "n": [int(n) for n in series.n],
+        "seeds": series.seeds,
+        "values": [_numbers(column) for column in series.values.T],
+    }
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    # Five digits are finer than a pixel, and a third of the bytes of all of them.
+    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]

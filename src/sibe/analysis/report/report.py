@@ -1,0 +1,84 @@
+"""A report: run directories in; figures, tables, numbers and one self-contained page out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from sibe.analysis.report.aggregate_figure import aggregate_figure
+from sibe.analysis.report.curve_figures import (
+    METRICS,
+    ablation_figure,
+    curves_figure,
+    metric_figure,
+)
+from sibe.analysis.report.page import report_page
+from sibe.analysis.report.results import Results, compute_results
+from sibe.analysis.report.text import text_files
+from sibe.errors import UserError
+from sibe.logs.picture_file import write_file
+from sibe.logs.plot_style import picture
+
+PAGE = "report.html"
+_OWN = ("curves_*.???", "kl_*.???", "bonus_*.???", "aggregate_*.???", "ablation_*.???")
+
+
+def write_report(roots: Sequence[Path], out: Path, at: int | None = None) -> Results:
+    """Write the report on all runs below ``roots`` into folder ``out`` and return its numbers.
+
+    Args:
+        roots: run directories, or folders of them.
+        out: made if missing; an earlier report in it is replaced.
+        at: env step of the tables (default: the last one that all runs share).
+
+    Raises:
+        UserError: if there is nothing to report on, or ``out`` cannot be written.
+    """
+    _check_out(out)
+    results = compute_results(roots, at)
+    files = text_files(results)
+    vectors = {}
+    with matplotlib.rc_context({"text.parse_math": False}):  # a $ in a name is a $
+        for name, figure in _figures(results):
+            files[f"{name}.png"] = picture(figure, "png")
+            files[f"{name}.svg"] = vectors[name] = picture(figure, "svg")
+    # The page last: once it is there, all is there.
+    files[PAGE] = report_page(results, vectors, importlib.metadata.version("sibe"))
+    for name, content in files.items():
+        write_file(out / name, content)
+    _remove_stale(out, files)
+    return results
+
+
+def _check_out(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is not a folder: choose another")
+    if (out / "config.json").exists():
+        raise UserError(f"--out {out} is a run directory: choose a folder for the report")
+
+
+def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
+    study = results.study
+    for background in study.backgrounds:
+        figures = {"curves": curves_figure(study, background)}
+        figures |= {metric: metric_figure(study, background, metric) for metric in METRICS}
+        for name, figure in figures.items():
+            if figure is not None:
+                yield f"{name}_{background}", figure
+    for one in results.aggregates:
+        yield f"aggregate_{one.background}", aggregate_figure(one)
+    for kind in ("component", "chunk"):
+        if (figure := ablation_figure(study, kind)) is not None:
+            yield f"ablation_{kind}", figure
+
+
+def _remove_stale(out: Path, files: dict[str, bytes]) -> None:
+    """Delete pictures of an earlier report that this one has not: they would be taken for its."""
+    for path in out.iterdir():
+        if path.name not in files and any(fnmatch(path.name, name) for name in _OWN):
+            path.unlink()

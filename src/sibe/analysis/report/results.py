@@ -1,0 +1,113 @@
+"""Everything a report says, computed once: the files and the page only spell it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sibe.analysis.comparison import SETTINGS, Study, load_study
+from sibe.analysis.report.aggregate import Aggregate, aggregate
+from sibe.analysis.report.curve_figures import main_arms
+from sibe.analysis.report.paper_table import Reference, reference_scores
+from sibe.analysis.report.score_table import ScoreTable, score_table
+from sibe.analysis.scores import Cell, cells_at, last_common_step, score_at
+from sibe.analysis.statistics import FEWEST
+from sibe.errors import UserError
+
+
+@dataclass(frozen=True)
+class Results:
+    """The study and its numbers at one env step."""
+
+    study: Study
+    env_step: int
+    """of the tables and aggregates"""
+    cells: list[Cell]
+    table: ScoreTable
+    """methods, each task with the paper's row below it; no rows if there are ablations only"""
+    ablations: ScoreTable
+    """SIBE and its ablations; no rows if there are none"""
+    aggregates: list[Aggregate]
+    references: list[Reference]
+    """public scores for the tasks of the study"""
+    notes: list[str]
+    """what a reader must know to read the numbers rightly"""
+
+
+def compute_results(roots: Sequence[Path], at: int | None = None) -> Results:
+    """Read the runs below ``roots`` and compute the numbers at env step ``at``.
+
+    Raises:
+        UserError: if there are no runs, or none was evaluated at ``at``.
+    """
+    if at is not None and at < 1:
+        raise UserError(f"--at must be an env step of at least 1, not {at}")
+    study = load_study(roots)
+    env_step = last_common_step(study.runs)[0] if at is None else at
+    cells = cells_at(study, env_step)
+    main = main_arms(study)
+    variants = [arm for arm in study.arms if arm not in main]
+    whole = [arm for arm in main if arm.kind == "method" and arm.method == "sibe"]
+    ablated = {(c.background, c.task) for c in cells if c.arm in variants}
+    with_ablation = [c for c in cells if (c.background, c.task) in ablated]
+    found = [aggregate(cells, main, background) for background in study.backgrounds]
+    aggregates = [one for one in found if one is not None]
+    return Results(
+        study=study,
+        env_step=env_step,
+        cells=cells,
+        table=score_table([c for c in cells if c.arm in main], main, env_step),
+        ablations=score_table(with_ablation, [*whole, *variants], env_step, printed=False),
+        aggregates=aggregates,
+        references=[r for r in reference_scores() if r.task in study.tasks(r.background)],
+        notes=[*_step_notes(study, env_step, at), *_seed_notes(cells), *_task_notes(aggregates)],
+    )
+
+
+def _step_notes(study: Study, env_step: int, at: int | None) -> list[str]:
+    runs = study.runs
+    missing = [run for run in runs if score_at(run, env_step) is None]
+    notes = []
+    if at is None and not missing:
+        furthest = max(run.reached for run in runs)
+        behind = min(runs, key=lambda run: run.reached)
+        if furthest > env_step:
+            notes.append(
+                f"The table is at env step {env_step}, the last with an evaluation of all "
+                f"{len(runs)} runs: {behind.name} has come no further, others are at {furthest}. "
+                "--at chooses another step."
+            )
+    if missing:
+        notes.append(
+            f"{len(missing)} of {len(runs)} runs have no evaluation at env step {env_step} and "
+            f"are missing from the tables: {_some([run.name for run in missing])}."
+        )
+    unfinished = [run.name for run in runs if run.reached < run.planned]
+    if unfinished:
+        notes.append(f"Unfinished: {_some(unfinished)}.")
+    return notes
+
+
+def _seed_notes(cells: Sequence[Cell]) -> list[str]:
+    few = sum(cell.n < FEWEST for cell in cells)
+    if not few:
+        return []
+    return [
+        f"{few} of {len(cells)} entries rest on fewer than {FEWEST} seeds: they have no 95 % "
+        "interval, and say little about the next seed."
+    ]
+
+
+def _task_notes(aggregates: Sequence[Aggregate]) -> list[str]:
+    return [
+        f"{SETTINGS.get(one.background, one.background)}: {', '.join(one.left_out)} not in the "
+        "aggregates, because not every method has it or its return has no scale of 1000."
+        for one in aggregates
+        if one.left_out
+    ]
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,205 @@
+"""The table of scores at one env step: our runs, and right below them what the paper printed.
+
+A row is a setting, a task and an origin; rows of different origin are never marked together and
+say which they are. ``markdown_table`` and ``latex_table`` set it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sibe.analysis.comparison import SETTINGS
+from sibe.analysis.report.paper_table import Mark, PaperCell, marks, paper_table
+from sibe.analysis.scores import Cell
+from sibe.analysis.variants import METHOD_NAMES, Arm
+
+RULES = (
+    "Mean ± standard error over n seeds. Asterisk: the highest mean of the row. Bold: within the "
+    "standard error of its difference to the highest mean (the rule that reproduces the bold of "
+    "the paper's table). One seed has no standard error, and so no bold."
+)
+
+_PAPER_STEP = 500_000
+
+
+class Entry(NamedTuple):
+    """A number of the table."""
+
+    mean: float
+    se: float
+    n: int
+    mark: Mark
+
+
+class Row(NamedTuple):
+    """One task in one setting, from one origin."""
+
+    background: str
+    task: str
+    origin: str
+    """"these runs" or "paper" """
+    env_step: int
+    entries: list[Entry | None]
+    """one per column"""
+
+    @property
+    def common_n(self) -> int | None:
+        """The number of seeds, if it is the same in the whole row."""
+        counts = {entry.n for entry in self.entries if entry}
+        return counts.pop() if len(counts) == 1 else None
+
+
+class ScoreTable(NamedTuple):
+    """Columns are arms; the rows of our runs and of the paper alternate."""
+
+    columns: list[str]
+    rows: list[Row]
+
+
+def score_table(
+    cells: Sequence[Cell], arms: Sequence[Arm], env_step: int, *, printed: bool = True
+) -> ScoreTable:
+    """Return the table of ``arms``; if ``printed``, with the paper's row where it has the task.
+
+    Methods that only the paper has get a column of their own, so that its rows are whole.
+    """
+    paper = {(c.background, c.task, c.method): c for c in paper_table()} if printed else {}
+    places = list(dict.fromkeys((cell.background, cell.task) for cell in cells))
+    ours = {arm.method for arm in arms if arm.kind == "method"}
+    theirs = {method for *place, method in paper if tuple(place) in places}
+    others = [method for method in METHOD_NAMES if method in theirs - ours]
+    by_place = {(cell.background, cell.task, cell.arm.key): cell for cell in cells}
+    rows = []
+    for place in places:
+        found = _ours([by_place.get((*place, arm.key)) for arm in arms])
+        rows.append(Row(*place, "these runs", env_step, found + [None] * len(others)))
+        entries = _theirs(arms, others, place, paper)
+        if any(entries):
+            rows.append(Row(*place, "paper", _PAPER_STEP, entries))
+    names = [arm.label for arm in arms] + [METHOD_NAMES[method] for method in others]
+    return ScoreTable(names, rows)
+
+
+def _ours(cells: Sequence[Cell | None]) -> list[Entry | None]:
+    means = [cell.mean if cell else math.nan for cell in cells]
+    ses = [cell.se if cell else math.nan for cell in cells]
+    found = zip(cells, means, ses, marks(means, ses), strict=True)
+    return [Entry(mean, se, cell.n, mark) if cell else None for cell, mean, se, mark in found]
+
+
+def _theirs(
+    arms: Sequence[Arm],
+    others: Sequence[str],
+    place: tuple[str, str],
+    paper: dict[tuple[str, str, str], PaperCell],
+) -> list[Entry | None]:
+    entries: list[Entry | None] = []
+    taken: set[str] = set()
+    for method, kind in [
+        *((arm.method, arm.kind) for arm in arms),
+        *((m, "method") for m in others),
+    ]:
+        cell = paper.get((*place, method))
+        if cell is None or kind != "method" or method in taken:
+            entries.append(None)
+        else:
+            taken.add(method)  # one printed number goes to one column only
+            entries.append(Entry(cell.mean, cell.se, cell.seeds, cell.mark))
+    return entries
+
+
+def cell_text(entry: Entry, row: Row, plus_minus: str = " ± ") -> str:
+    """Return "867 ± 8", with n where the row's seeds differ or there is only one."""
+    digits = 0 if row.origin == "paper" or abs(entry.mean) >= 10 else 1
+    text = f"{entry.mean:.{digits}f}"
+    if math.isfinite(entry.se):
+        text += f"{plus_minus}{entry.se:.{digits}f}"
+    return text if row.common_n else f"{text} (n={entry.n})"
+
+
+def row_label(row: Row) -> str:
+    """Return where the row's numbers come from, at which env step and over how many seeds."""
+    seeds = f", n = {row.common_n}" if row.common_n else ""
+    return f"{row.origin}, {steps_text(row.env_step)}{seeds}"
+
+
+def steps_text(env_step: int) -> str:
+    """Return 500k, 1M, 3008: as short as it can be said exactly."""
+    for unit, name in ((1_000_000, "M"), (1000, "k")):
+        if env_step >= unit and env_step % unit == 0:
+            return f"{env_step // unit}{name}"
+    return str(env_step)
+
+
+def markdown_table(table: ScoreTable) -> str:
+    """Return the table as Markdown."""
+    lines = [
+        "| " + " | ".join(["setting", "task", "origin", *map(_cell, table.columns)]) + " |",
+        "|" + "---|" * (3 + len(table.columns)),
+    ]
+    for row in table.rows:
+        cells = [_markdown_cell(entry, row) for entry in row.entries]
+        origin = f"*{row_label(row)}*" if row.origin == "paper" else row_label(row)
+        place = [SETTINGS.get(row.background, row.background), _cell(row.task), origin]
+        lines.append("| " + " | ".join([*place, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _markdown_cell(entry: Entry | None, row: Row) -> str:
+    if entry is None:
+        return "–"
+    text = cell_text(entry, row)
+    return (f"**{text}**" if entry.mark.bold else text) + ("\\*" if entry.mark.asterisk else "")
+
+
+def latex_table(table: ScoreTable, caption: str) -> str:
+    """Return the table as LaTeX that needs no package."""
+    head = ["Setting", "Task", "Origin", *table.columns]
+    lines = [
+        r"\begin{table*}[t]",
+        r"\centering",
+        rf"\caption{{{_latex(caption)}}}",
+        rf"\begin{{tabular}}{{lll|{'c' * len(table.columns)}}}",
+        r"\hline",
+        " & ".join(map(_latex, head)) + r" \\",
+    ]
+    before = None
+    for row in table.rows:
+        if row.background != before:
+            lines.append(r"\hline")
+        setting = SETTINGS.get(row.background, row.background) if row.background != before else ""
+        before = row.background
+        cells = [_latex_cell(entry, row) for entry in row.entries]
+        place = [_latex(setting), _latex(row.task), rf"\emph{{{_latex(row_label(row))}}}"]
+        lines.append(" & ".join([*place, *cells]) + r" \\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table*}"]) + "\n"
+
+
+def _latex_cell(entry: Entry | None, row: Row) -> str:
+    if entry is None:
+        return "--"
+    text = cell_text(entry, row, r"$\pm$")
+    text = rf"\textbf{{{text}}}" if entry.mark.bold else text
+    return text + (r"$^\ast$" if entry.mark.asterisk else "")
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX)
+
+
+_LATEX = str.maketrans(
+    {
+        **{character: "\\" + character for character in "_%&#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\^{}",
+        "~": r"\~{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+    }
+)

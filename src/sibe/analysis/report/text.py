@@ -1,0 +1,192 @@
+"""The report as text: table.md and table.tex, and the CSV files that keep every seed's numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sibe.analysis.comparison import SETTINGS
+from sibe.analysis.report.aggregate import Aggregate
+from sibe.analysis.report.paper_table import Mark, Reference, paper_table
+from sibe.analysis.report.results import Results
+from sibe.analysis.report.score_table import RULES, latex_table, markdown_table, steps_text
+from sibe.analysis.scores import score_at
+from sibe.analysis.statistics import Estimate, bootstrap_interval
+
+REFERENCE_RULES = (
+    "Scores that others published, standard setting, mean ± standard deviation over seeds (not "
+    "the standard error of the tables above). Other code, other networks, other batch sizes."
+)
+_SEED = 0
+
+
+def text_files(results: Results) -> dict[str, bytes]:
+    """Return the report's text files by name."""
+    files = {
+        "table.md": _markdown(results),
+        "table.tex": _latex(results),
+        "table.csv": _table_csv(results),
+        "seeds.csv": _seeds_csv(results),
+        "evaluations.csv": _evaluations_csv(results),
+        "aggregate.csv": _aggregate_csv(results.aggregates),
+    }
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _markdown(results: Results) -> str:
+    step = steps_text(results.env_step)
+    parts = [f"# Scores at {step} env steps", RULES]
+    if results.table.rows:
+        parts.append(markdown_table(results.table))
+    if results.ablations.rows:
+        parts += ["## Ablations of SIBE", markdown_table(results.ablations)]
+    if results.aggregates:
+        parts += ["## Over all tasks", aggregate_text(results.aggregates)]
+    if results.references:
+        parts += ["## Public reference scores", REFERENCE_RULES, _references(results.references)]
+    if results.notes:
+        parts += ["## Notes", "\n".join(f"- {note}" for note in results.notes)]
+    if results.study.left_out:
+        lines = [f"- {name}: {reason}" for name, reason in results.study.left_out]
+        parts += ["## Left out", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def aggregate_text(aggregates: Sequence[Aggregate]) -> str:
+    """Return the aggregates as a Markdown table."""
+    lines = [
+        "| setting | method | tasks | runs | IQM of return / 1000 | P(first is better) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for data in aggregates:
+        for one in data.arms:
+            better = estimate_text(one.improvement) if one.improvement else "–"
+            place = [SETTINGS.get(data.background, data.background), one.arm.label]
+            numbers = [str(len(data.tasks)), str(one.runs), estimate_text(one.iqm), better]
+            lines.append("| " + " | ".join([*place, *numbers]) + " |")
+    return "\n".join(lines)
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Return "0.67 [0.65, 0.68]", without the interval if there is none."""
+    if not math.isfinite(estimate.low):
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def _references(references: Sequence[Reference]) -> str:
+    lines = ["| task | method | env steps | score | seeds | source |", "|---|---|---|---|---|---|"]
+    for r in references:
+        step, seeds = steps_text(r.env_step), r.seeds or "not said"
+        lines.append(
+            f"| {r.task} | {r.method} | {step} | {reference_text(r)} | {seeds} | {r.source} |"
+        )
+    return "\n".join(lines)
+
+
+def reference_text(reference: Reference) -> str:
+    """Return "841 ± 45"."""
+    spread = f" ± {reference.sd:.0f}" if math.isfinite(reference.sd) else ""
+    return f"{reference.mean:.0f}{spread}"
+
+
+def _latex(results: Results) -> str:
+    step = steps_text(results.env_step)
+    tables = []
+    if results.table.rows:
+        caption = f"Scores at {step} environment steps. {RULES} Rows of the paper are as printed."
+        tables.append(latex_table(results.table, caption))
+    if results.ablations.rows:
+        caption = f"Ablations of SIBE at {step} environment steps. {RULES}"
+        tables.append(latex_table(results.ablations, caption))
+    return "\n".join(tables)
+
+
+def _table_csv(results: Results) -> str:
+    """Ours, the paper's and the public scores in one file; ``origin`` tells them apart."""
+    marks = _marks(results)
+    rows: list[list[Any]] = []
+    for cell in results.cells:
+        low, high = bootstrap_interval(cell.scores, np.random.default_rng(_SEED))
+        numbers = [results.env_step, cell.n, cell.mean, cell.se, "standard error", low, high]
+        bold, asterisk = marks[cell.background, cell.task, cell.arm.label]
+        place = ["these runs", cell.background, cell.task, cell.arm.label]
+        rows.append([*place, *numbers, int(bold), int(asterisk), ""])
+    tasks = results.study.tasks()
+    for p in paper_table():
+        if p.task in tasks and p.background in results.study.backgrounds:
+            numbers = [p.env_step, p.seeds, p.mean, p.se, "standard error", math.nan, math.nan]
+            marked = [int(p.mark.bold), int(p.mark.asterisk), "the paper's table, as printed"]
+            rows.append(["paper", p.background, p.task, p.method, *numbers, *marked])
+    for r in results.references:
+        numbers = [r.env_step, r.seeds, r.mean, r.sd, "standard deviation", math.nan, math.nan]
+        rows.append(["reference", r.background, r.task, r.method, *numbers, "", "", r.source])
+    head = "origin background task method env_step n mean spread spread_is bootstrap_low"
+    return _csv([*head.split(), "bootstrap_high", "bold", "asterisk", "source"], rows)
+
+
+def _marks(results: Results) -> dict[tuple[str, str, str], Mark]:
+    """Return how each of our numbers is set; SIBE, in both tables, as in the first."""
+    return {
+        (row.background, row.task, column): entry.mark
+        for table in (results.ablations, results.table)
+        for row in table.rows
+        if row.origin == "these runs"
+        for column, entry in zip(table.columns, row.entries, strict=True)
+        if entry
+    }
+
+
+def _seeds_csv(results: Results) -> str:
+    rows = [
+        [run.background, run.task, results.study.arm_of[run.name].label, run.seed, score, run.name]
+        for run in results.study.runs
+        if (score := score_at(run, results.env_step)) is not None
+    ]
+    step = f"return_at_{results.env_step}"
+    return _csv(["background", "task", "method", "seed", step, "run"], rows)
+
+
+def _evaluations_csv(results: Results) -> str:
+    rows = []
+    for run in results.study.runs:
+        place = [run.background, run.task, results.study.arm_of[run.name].label, run.seed]
+        table = run.evals
+        blank = np.full(len(table["frame"]), np.nan)
+        spread, episodes = (table.get(c, blank) for c in ("episode_reward_std", "episodes"))
+        for step, mean, std, n in zip(
+            table["frame"], table["episode_reward"], spread, episodes, strict=True
+        ):
+            rows.append([*place, int(step), mean, std, n, run.name])
+    head = "background task method seed env_step return std_over_episodes episodes run"
+    return _csv(head.split(), rows)
+
+
+def _aggregate_csv(aggregates: Sequence[Aggregate]) -> str:
+    rows = []
+    for data in aggregates:
+        for one in data.arms:
+            better = one.improvement or Estimate(math.nan, math.nan, math.nan)
+            place = [data.background, one.arm.label, " ".join(data.tasks), one.runs]
+            rows.append([*place, *one.iqm, data.arms[0].arm.label, *better])
+    head = "background method tasks runs iqm iqm_low iqm_high first p_first_is_better p_low p_high"
+    return _csv(head.split(), rows)
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([_value(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.10g}"
+    return value

@@ -1,0 +1,199 @@
+"""What a representation knows of the robot, and what of the background.
+
+Linear decoding (R² on held-out episodes) of the simulator's positions, velocities and the task's
+own observation, and of the coarse content of what was painted behind the robot; and how far
+nearness in the representation is nearness of poses, or of backgrounds. Backgrounds are exchanged
+at random between moments, so that nothing can be read off one by knowing the other. All runs are
+shown the same observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sibe.analysis.representation.cluster_bootstrap import (
+    Estimate,
+    bootstrap_weights,
+    clustered_mean,
+    interval,
+)
+from sibe.analysis.representation.compared_runs import untrained_agent
+from sibe.analysis.representation.latents import low_frequencies, represent
+from sibe.analysis.representation.neighbours import Indices, chance_overlap, nearest, overlap
+from sibe.analysis.representation.probe_dataset import (
+    Floats,
+    Moments,
+    collect,
+    newest,
+    observations,
+    pose_features,
+)
+from sibe.analysis.representation.ridge import FOLDS, held_out_predictions, r_squared
+from sibe.config.schema import EnvConfig
+from sibe.envs.rendering.renderer import Frame
+from sibe.policy.load import Policy
+from sibe.training.seeding import numpy_stream
+
+NEIGHBOURS = 10
+UNTRAINED = "untrained"
+_MOMENTS = 50  # kept of each episode
+R2, KNN = "R2", "neighbours"
+
+
+class Score(NamedTuple):
+    """One number of one representation."""
+
+    run: str
+    latent: str
+    measure: str
+    """R2, or neighbours: the share of the nearest that are also nearest in the other space"""
+    group: str
+    """positions, velocities, task, background; pose, background"""
+    quantity: str
+    """one of the group, or "" for the mean over those that can be seen"""
+    estimate: Estimate
+    chance: float
+    """what a representation that knows nothing would get"""
+
+
+class Target(NamedTuple):
+    """A group of quantities to decode from each observation."""
+
+    group: str
+    names: tuple[str, ...]
+    values: Floats
+    """``[N, Q]``"""
+    counted: tuple[bool, ...]
+    """which of them the group's mean is made of"""
+    cluster: Indices
+    """``[N]``: the episode that the values come from, counted from 0"""
+
+
+class Questions(NamedTuple):
+    """The observations and what is asked about them."""
+
+    states: Frame
+    """uint8 ``[N, H, W, C]``"""
+    fold: Indices
+    """``[N]``: which share of the episodes it belongs to"""
+    targets: list[Target]
+    spaces: dict[str, tuple[Indices, Indices]]
+    """by name (pose, background): nearest neighbours ``[N, k]``, and the episode ``[N]``"""
+
+
+def probe_runs(
+    policies: dict[str, Policy], env: EnvConfig, *, untrained: bool, episodes: int, seed: int
+) -> tuple[list[Score], int]:
+    """Return the scores of all runs and the number of observations they were shown.
+
+    Args:
+        policies: by label; the first one plays.
+        env: where; its background may be another than any was trained with.
+        untrained: also probe the first run's networks as they were before training.
+        episodes: how many are played.
+        seed: which.
+    """
+    first = next(iter(policies.values()))
+    deepest = replace(env, stack=max(policy.config.env.stack for policy in policies.values()))
+    moments = collect(deepest, _Shortened(first), episodes=episodes, each=_MOMENTS, seed=seed)
+    asked = ask(moments, numpy_stream(seed, "probe"))
+    subjects = [(UNTRAINED, first.config.env.stack, untrained_agent(first))] if untrained else []
+    subjects += [(name, one.config.env.stack, one.agent) for name, one in policies.items()]
+    scores = [
+        score
+        for label, stack, agent in subjects
+        for score in probe(label, agent, asked, numpy_stream(seed, "resamples"), stack=stack)
+    ]
+    return scores, len(asked.states)
+
+
+class _Shortened:
+    """A policy that sees the newest frames of a deeper stack than it was trained with."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.reset = policy.reset
+
+    def act(self, obs: Frame) -> npt.NDArray[np.float32]:
+        """Return the action for a state uint8 [H, W, C]."""
+        return self._policy.act(newest(obs, self._policy.config.env.stack))
+
+
+def ask(moments: Moments, rng: np.random.Generator) -> Questions:
+    """Exchange the backgrounds of the moments and ask for both."""
+    fold = (moments.episode // 2) % FOLDS  # of two episodes, one is the policy's and one random
+    everyone = np.arange(len(fold))
+    behind = everyone if moments.pictures is None else _shuffled_within(fold, rng)
+    episode = np.unique(moments.episode, return_inverse=True)[1]
+    targets = list(_state_targets(moments, episode))
+    spaces = {"pose": (nearest(pose_features(moments), NEIGHBOURS), episode)}
+    if moments.pictures is not None:
+        coarse = low_frequencies(moments.pictures[behind, -1])
+        names = tuple(f"dct {index // 4} {index % 4}" for index in range(coarse.shape[1]))
+        where = episode[behind]
+        targets.append(Target("background", names, coarse, (True,) * len(names), where))
+        spaces["background"] = (nearest(coarse, NEIGHBOURS), where)
+    return Questions(observations(moments, everyone, behind), fold, targets, spaces)
+
+
+def probe(
+    label: str, agent: Any, asked: Questions, rng: np.random.Generator, *, stack: int
+) -> list[Score]:
+    """Return all scores of an agent's representations.
+
+    Args:
+        label: the run's name in the table.
+        agent: anything with ``embed``.
+        asked: from ``ask``.
+        rng: draws the resamples of the intervals.
+        stack: how many of the newest frames of a state the agent takes.
+    """
+    scores: list[Score] = []
+    for latent, values in represent(agent, newest(asked.states, stack)).items():
+        for target in asked.targets:
+            weights = bootstrap_weights(int(target.cluster.max()) + 1, rng)
+            predicted = held_out_predictions(values, target.values, asked.fold)
+            r2 = r_squared(target.values, predicted, target.cluster, weights)
+            group = r2[:, list(target.counted)].mean(axis=1)
+            scores.append(Score(label, latent, R2, target.group, "", interval(group), 0.0))
+            scores += [
+                Score(label, latent, R2, target.group, name, interval(r2[:, column]), 0.0)
+                for column, name in enumerate(target.names)
+            ]
+        scores += _neighbour_scores(label, latent, values, asked, rng)
+    return scores
+
+
+def _neighbour_scores(
+    label: str, latent: str, values: Floats, asked: Questions, rng: np.random.Generator
+) -> Iterator[Score]:
+    own = nearest(values, NEIGHBOURS)
+    chance = chance_overlap(len(values), NEIGHBOURS)
+    for space, (theirs, cluster) in asked.spaces.items():
+        weights = bootstrap_weights(int(cluster.max()) + 1, rng)
+        shared = clustered_mean(overlap(own, theirs), cluster, weights)
+        yield Score(label, latent, KNN, space, "", interval(shared), chance)
+
+
+def _state_targets(moments: Moments, episode: Indices) -> Iterator[Target]:
+    for group in ("positions", "velocities", "task"):
+        names, values = getattr(moments, group)
+        moving = [i for i, spread in enumerate(values.std(axis=0)) if spread > 1e-9]
+        kept = tuple(names[i] for i in moving)
+        counted = tuple(group != "positions" or name in moments.visible for name in kept)
+        if any(counted):
+            yield Target(group, kept, values[:, moving], counted, episode)
+
+
+def _shuffled_within(fold: Indices, rng: np.random.Generator) -> Indices:
+    """Return a permutation that moves nobody out of its fold: held out stays held out."""
+    mixed = np.empty_like(fold)
+    for number in np.unique(fold):
+        members = np.flatnonzero(fold == number)
+        mixed[members] = rng.permutation(members)
+    return mixed

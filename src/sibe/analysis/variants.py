@@ -1,0 +1,210 @@
+"""Arms: which runs may be averaged, what they are called and how they are drawn.
+
+Two runs belong to one arm if they share the method, the preset and every hyper-parameter, that is
+everything but task, background, seed, machine, length, and how often it is evaluated and saved.
+An arm is named by what it changes against its preset; the paper's ablations have the paper's
+names. Colours are Okabe and Ito's (and Tol's beyond), fixed per method, so that a method looks the
+same in every report; dashes and markers differ too, for those who see no colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import Any, Literal
+
+from sibe.analysis.runs import Run
+from sibe.catalogue.presets import PRESETS, preset_config
+from sibe.catalogue.registry import find_method, method_names
+from sibe.config.schema import EncoderConfig, EnvConfig, SACConfig, ScheduleConfig, to_json
+
+Kind = Literal["method", "component", "chunk", "other"]
+
+METHOD_NAMES = {
+    "sibe": "SIBE",
+    "db": "DB",
+    "proto": "Proto-RL",
+    "plan2explore": "Plan2Explore",
+    "rpc": "RPC",
+    "none": "SAC",
+    "disagreement": "Disagreement",
+    "icm": "ICM",
+    "rnd": "RND",
+}
+_METHOD_COLOURS = {
+    "sibe": "#0072B2",
+    "db": "#E69F00",
+    "proto": "#009E73",
+    "plan2explore": "#D55E00",
+    "rpc": "#CC79A7",
+    "none": "#7A7A7A",
+    "disagreement": "#56B4E9",
+    "icm": "#999933",
+    "rnd": "#AA4499",
+}
+_MORE_COLOURS = ("#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999933", "#AA4499")
+DASHES = ("", "6 3", "2 2", "8 3 2 3", "4 2 1 2 1 2", "10 4", "1 3")
+"""Dash patterns in line widths, as SVG writes them; "" is a solid line."""
+_KINDS: tuple[Kind, ...] = ("method", "component", "chunk", "other")
+_ALPHA, _LAMBDA = "method_config.alpha", "method_config.intrinsic"
+_CHUNK, _METHOD_BATCH = "sac.chunk", "sac.method_batch"
+# What tells runs of one arm apart, or has no part in the result.
+_FREE = (
+    *("seed", "threads", "device", "preset", "method", "env.task", "env.background"),
+    *(f"schedule.{name}" for name in ("env_steps", "eval_every", "eval_episodes")),
+    *("schedule.checkpoint_every", "schedule.eval_process", "schedule.video"),
+)
+_CLIPS = "env.clips"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A set of runs that differ in task, background and seed only."""
+
+    key: str
+    """method, preset and changes; equal for equal arms"""
+    label: str
+    """what people read"""
+    kind: Kind
+    method: str
+    colour: str = "#000000"
+    dash: str = ""
+
+
+def assign_arms(runs: Sequence[Run]) -> tuple[list[Arm], dict[str, Arm]]:
+    """Return the arms in the order in which they are shown, and each run's arm by its name."""
+    changes = _all_changes(runs)
+    several_presets = len({run.config["preset"] for run in runs}) > 1
+    plain = {run.name: _arm(run, changes[run.name], several_presets) for run in runs}
+    styled = {arm.key: arm for arm in _styled(sorted(set(plain.values()), key=_order))}
+    return list(styled.values()), {name: styled[arm.key] for name, arm in plain.items()}
+
+
+def _arm(run: Run, changes: dict[str, Any], several_presets: bool) -> Arm:
+    method, preset = run.config["method"], run.config["preset"]
+    label, kind = _describe(METHOD_NAMES.get(method, method), method, changes)
+    if several_presets:
+        label = f"{label} ({preset})"
+    key = ", ".join([method, preset, *(f"{name}={value}" for name, value in changes.items())])
+    return Arm(key, label, kind, method)
+
+
+def _describe(name: str, method: str, changes: dict[str, Any]) -> tuple[str, Kind]:
+    if not changes:
+        return name, "method"
+    zero = [part for part in (_ALPHA, _LAMBDA) if changes.get(part) == 0]
+    if method == "sibe" and len(zero) == len(changes):
+        words = {_ALPHA: "non-compression", _LAMBDA: "non-reward"}
+        return f"{', '.join(words[part] for part in zero)} {name}", "component"
+    if method == "sibe" and changes.keys() <= {_CHUNK, _METHOD_BATCH}:
+        chunk, batch = changes.get(_CHUNK, 2), changes.get(_METHOD_BATCH, 1)
+        more = "" if batch == 1 else ", doubled batch" if batch == 2 else f", batch ×{batch}"
+        return f"{name}, L = {chunk}{more}", "chunk"
+    parts = (f"{part.removeprefix('method_config.')} = {v}" for part, v in changes.items())
+    return ", ".join([name, *parts]), "other"
+
+
+def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Return each run's changes by its name.
+
+    The clip bank, and a field that this version does not know, count where runs of one method and
+    task disagree on it.
+    """
+    changes, unknown = {}, {}
+    values: dict[tuple[str, str, str], set[str]] = {}
+    for run in runs:
+        changes[run.name], unknown[run.name] = _changes(run.config)
+        for name, value in unknown[run.name].items():
+            values.setdefault((run.config["method"], run.task, name), set()).add(repr(value))
+    for run in runs:
+        for name, value in unknown[run.name].items():
+            if len(values[run.config["method"], run.task, name]) > 1:
+                changes[run.name][name] = value
+    return changes
+
+
+def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what differs from the preset, and what may only tell runs apart."""
+    usual = dict(_leaves(_preset_json(config)))
+    changed, unknown = {}, {}
+    values = {**dict(_leaves(_defaults(config["method"]))), **dict(_leaves(config))}
+    for name, value in values.items():
+        if name in _FREE:
+            continue
+        if name == _CLIPS:  # where a bank lies is nobody's business
+            unknown[name] = PurePath(value).name if isinstance(value, str) else value
+        elif name not in usual:
+            unknown[name] = value
+        elif value != usual[name]:
+            changed[name] = value
+    return changed, unknown
+
+
+def _defaults(method: str) -> dict[str, Any]:
+    """Return the values of fields that the version which made a run may not have had yet.
+
+    They are the dataclasses' own, under which a new field changes nothing; not the preset's.
+    """
+    parts: dict[str, Any] = {
+        "env": EnvConfig(),
+        "encoder": EncoderConfig(),
+        "sac": SACConfig(),
+        "schedule": ScheduleConfig(),
+    }
+    if method in method_names():
+        parts["method_config"] = find_method(method).config()
+    return {name: asdict(part) for name, part in parts.items()}
+
+
+def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
+    preset, env, method = config["preset"], config["env"], config["method"]
+    if preset not in PRESETS:
+        return {}
+    known = method if method in method_names() else "sibe"
+    usual = to_json(
+        preset_config(preset, task=env["task"], method=known, background=env["background"])
+    )
+    if known == method:
+        return usual
+    # A method of another version: its own fields are unknown, those of SAC are not.
+    return {name: value for name, value in usual.items() if name != "method_config"}
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, list(value) if isinstance(value, tuple) else value
+
+
+def _order(arm: Arm) -> tuple[int, int, str]:
+    methods = list(METHOD_NAMES)
+    place = methods.index(arm.method) if arm.method in methods else len(methods)
+    return _KINDS.index(arm.kind), place, arm.label
+
+
+def _styled(arms: list[Arm]) -> Iterable[Arm]:
+    """Give each arm its colour and dashes: fixed for a method, free ones for its variants."""
+    taken: list[tuple[str, str]] = []
+    for arm in arms:
+        colour, dash = next(style for style in _styles(arm, taken) if style not in taken)
+        taken.append((colour, dash))
+        yield Arm(arm.key, arm.label, arm.kind, arm.method, colour, dash)
+
+
+def _styles(arm: Arm, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    """Yield styles for an arm, the best first; the last ones are new for certain."""
+    methods = list(METHOD_NAMES)
+    if arm.kind == "method" and arm.method in methods:
+        colours: Sequence[str] = (_METHOD_COLOURS[arm.method],)
+        first = methods.index(arm.method) % len(DASHES)
+    else:
+        used = {colour for colour, _ in taken}
+        colours = sorted(_MORE_COLOURS, key=lambda colour: colour in used)
+        first = 1
+    for dash in (*DASHES[first:], *DASHES[:first]):
+        for colour in colours:
+            yield colour, dash
+    yield from ((colours[0], f"{n} 2") for n in range(11, 12 + len(taken)))

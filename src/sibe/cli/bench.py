@@ -1,0 +1,54 @@
+"""`sibe bench`: speed and memory of this machine, as ratios and as numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Measure speed and memory on this machine's CPU: against the usual code, and its limits.
+
+    Takes about ten minutes, and means something only if nothing else is running.
+    """
+
+    only: tuple[str, ...] = ()
+    """Just these: update, sampling, memory, environment, training, checkpoint, size, processes."""
+    quick: bool = False
+    """Tiny sizes, under a minute: to see that it works; the numbers mean nothing."""
+    threads: int = 0
+    """CPU threads for learning; 0 for all cores."""
+    json: Path | None = None
+    """Write every measurement to this file, too."""
+    picture: Path | None = None
+    """Draw where the time goes into this PNG file; goes with --json."""
+
+    def run(self) -> int:
+        """Measure, then print the table."""
+        from sibe.bench.picture import check_name, write_picture
+        from sibe.bench.results import table
+        from sibe.bench.suite import run_bench
+        from sibe.config.check import MOST_THREADS
+        from sibe.errors import UserError
+        from sibe.storage.atomic import write_atomic
+
+        if not 0 <= self.threads <= MOST_THREADS:
+            raise UserError(
+                f"--threads must be 0 (all cores) to {MOST_THREADS}, not {self.threads}"
+            )
+        if self.picture is not None:
+            check_name(self.picture)
+            if self.json is None or (self.only and "training" not in self.only):
+                raise UserError("--picture goes with --json FILE and the training benchmark")
+        for file in (self.json, self.picture):
+            if file is not None and not file.parent.is_dir():
+                raise UserError(f"there is no folder {file.parent} to write {file.name} to")
+        result = run_bench(self.only, quick=self.quick, threads=self.threads)
+        print(table(result))
+        if self.json is not None:
+            write_atomic(self.json, (json.dumps(result, indent=1) + "\n").encode())
+            if self.picture is not None:
+                write_picture(self.json, self.picture)
+        return 0

@@ -1,0 +1,53 @@
+"""`sibe embed`: a run's observations on a grid, neighbours where their representations are near."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Show what z holds near: t-SNE on a 20×15 grid of images (and one of c beside it)."""
+
+    run_: Positional[Path]
+    """A run directory or an export."""
+    out: Path
+    """PNG file for z; that for c is written beside it as NAME_c.png."""
+    background: str | None = None
+    """Another background than it was trained with: clean, noise or video."""
+    clips: str | None = None
+    """Another clip bank."""
+    episodes: int = 12
+    """Evaluation episodes to take images from; half are played by random actions."""
+    seed: int = 0
+    """Which episodes."""
+    device: str = "auto"
+    """auto, cpu, cuda, …"""
+
+    def run(self) -> int:
+        """Write the pictures and print the mean distances in them."""
+        from sibe.analysis.representation.embedding import write_grids
+        from sibe.analysis.representation.probe_dataset import behind_robot
+        from sibe.errors import UserError
+        from sibe.logs.picture_file import check_png
+        from sibe.policy.load import load_policy
+
+        check_png(self.out)
+        if self.episodes < 1:
+            raise UserError(f"--episodes must be at least 1, not {self.episodes}")
+        policy = load_policy(self.run_, device=self.device)
+        env = behind_robot(policy.config.env, self.background, self.clips)
+        grids = write_grids(policy, env, self.out, episodes=self.episodes, seed=self.seed)
+        for grid in grids:
+            print(f"wrote {grid.path} ({grid.latent})")
+        if env.background != "clean":
+            print("cells apart, on average:  same pose   same background   any two")
+            for grid in grids:
+                print(
+                    f"{grid.latent:>23s}  {grid.same_pose:10.1f}  {grid.same_background:16.1f}"
+                    f"  {grid.any_two:8.1f}"
+                )
+        return 0

@@ -1,0 +1,76 @@
+"""`sibe eval`: play episodes with a trained agent, also elsewhere than where it was trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from tyro.conf import Positional
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate a trained agent with its mean action."""
+
+    run_: Positional[Path]
+    """A run directory or an export."""
+    episodes: int = 10
+    """How many episodes."""
+    seed: int = 0
+    """Which episodes; evaluation seeds are not training seeds."""
+    task: str | None = None
+    """Another task than it was trained on (same number of actions)."""
+    background: str | None = None
+    """Another background than it was trained with: clean, noise or video."""
+    clips: str | None = None
+    """Another clip bank."""
+    video: Path | None = None
+    """Write the first episode to this mp4 file."""
+    device: str = "auto"
+    """auto, cpu, cuda, …"""
+
+    def run(self) -> int:
+        """Print every return, then mean and standard deviation."""
+        from sibe.errors import UserError
+        from sibe.logs.video import check_mp4, write_mp4
+        from sibe.policy.load import load_policy
+        from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
+
+        if self.episodes < 1:
+            raise UserError(f"--episodes must be at least 1, not {self.episodes}")
+        if self.video:
+            check_mp4(self.video)
+        policy = load_policy(self.run_, device=self.device)
+        trained = policy.config.env
+        env = replace(
+            trained,
+            task=self.task or trained.task,
+            background=self.background or trained.background,
+            clips=self.clips or trained.clips,
+        )
+        envs = make_eval_envs(env, min(self.episodes, 10))
+        try:
+            actions = envs[0].action_space.shape
+            if actions != (policy.agent.action_dim,):
+                raise UserError(
+                    f"{env.task} has {actions[0] if actions else 0} actions, "
+                    f"the agent was trained with {policy.agent.action_dim}"
+                )
+            frames: list[Frame] | None = [] if self.video else None
+            seeds = numbered_seeds(self.seed, self.episodes)
+            results = evaluate(policy.agent.policy(), envs, seeds, record=frames)
+        finally:
+            for one in envs:
+                one.close()
+        for number, episode in enumerate(results):
+            print(f"episode {number}: return {episode.episode_return:.1f}")
+        returns = [episode.episode_return for episode in results]
+        print(
+            f"{env.task} ({env.background}), agent at env_step {policy.env_step}: "
+            f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes"
+        )
+        if self.video and frames is not None:
+            write_mp4(self.video, frames, 25)
+            print(f"wrote {self.video}")
+        return 0

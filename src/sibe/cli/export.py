@@ -1,0 +1,48 @@
+"""`sibe export`: a run's policy as a folder to give away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a trained policy as safetensors, config.json, a model card and a video."""
+
+    run_: Positional[Path]
+    """A run directory."""
+    out: Path
+    """Folder to write; it must not exist yet, or be empty."""
+    episodes: int = 10
+    """Episodes played for the score on the card; the first is the video."""
+    seed: int = 0
+    """Which episodes; `sibe eval OUT` with the same numbers gives the same returns."""
+    overwrite: bool = False
+    """Replace an export that is already there."""
+    device: str = "auto"
+    """auto, cpu, cuda, …"""
+
+    def run(self) -> int:
+        """Export, and say what can be done with it."""
+        import numpy as np
+
+        from sibe.errors import UserError
+        from sibe.policy.export import export
+
+        if self.episodes < 1:
+            raise UserError(f"--episodes must be at least 1, not {self.episodes}")
+        returns = export(
+            self.run_,
+            self.out,
+            episodes=self.episodes,
+            seed=self.seed,
+            overwrite=self.overwrite,
+            device=self.device,
+        )
+        score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
+        print(f"wrote {self.out}: return {score} over {len(returns)} episodes")
+        print(f"next: sibe eval {self.out} --video out.mp4")
+        return 0

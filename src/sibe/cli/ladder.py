@@ -1,0 +1,88 @@
+"""`sibe ladder`: which part of an agent does not learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sibe.errors import UserError
+
+
+@dataclass(frozen=True)
+class LadderCommand:
+    """Replace one part of the agent at a time by something perfect and see what the rest learns."""
+
+    preset: str = "cpu"
+    """Where all settings come from: paper, cpu or debug."""
+    task: str = "cartpole_swingup"
+    """DeepMind Control task or Gymnasium id that observes a vector."""
+    background: str = "clean"
+    """What is painted behind the robot: clean, noise, video or video_random."""
+    clips: str | None = None
+    """Clip bank for the video background (default: generated clips)."""
+    method: str = "sibe"
+    """A method that is plugged into SAC."""
+    env_steps: int = 40_000
+    """Simulator steps of each rung that acts."""
+    updates: int = 1000
+    """Minibatches of the rungs supervised and alone."""
+    errors: tuple[float, ...] = (0.1,)
+    """Observation errors of the rung error, as shares of each coordinate's standard deviation."""
+    rungs: tuple[str, ...] = ("state", "error", "supervised", "alone", "agent")
+    """Which of them; state is run whenever another but agent is asked for."""
+    seed: int = 1
+    """One seed gives one result."""
+    threads: int = 0
+    """CPU threads for learning; 0 for all cores."""
+    device: str = "auto"
+    """auto, cpu, cuda, …"""
+    out: Path | None = None
+    """Write every number to this csv file, too."""
+
+    def run(self) -> int:
+        """Climb, then print the table."""
+        import torch
+
+        from sibe.catalogue.presets import preset_config
+        from sibe.config.check import check
+        from sibe.envs.tasks import check_background
+        from sibe.ladder.rungs import check_ladder, climb, make_ladder
+        from sibe.ladder.table import as_csv, as_text
+        from sibe.storage.atomic import write_atomic
+        from sibe.training.run import resolve
+
+        if self.out is not None and not self.out.parent.is_dir():
+            raise UserError(f"there is no folder {self.out.parent} to write {self.out.name} to")
+        check_background(self.background)
+        configs = []
+        for method in ("none", self.method):
+            config = preset_config(
+                self.preset, task=self.task, method=method, background=self.background
+            )
+            config = replace(
+                config,
+                seed=self.seed,
+                threads=self.threads,
+                device=self.device,
+                env=replace(config.env, clips=self.clips),
+            )
+            configs.append(config)
+        ladder = make_ladder(
+            *configs,
+            env_steps=self.env_steps,
+            updates=self.updates,
+            errors=self.errors,
+            rungs=self.rungs,
+        )
+        check_ladder(ladder)
+        for config in (ladder.plain, ladder.whole):
+            check(config)
+        ladder = ladder._replace(plain=resolve(ladder.plain), whole=resolve(ladder.whole))
+        torch.set_num_threads(ladder.whole.threads)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        rows = climb(ladder, lambda line: print(line, flush=True))
+        print(f"\n{as_text(rows)}")
+        if self.out is not None:
+            write_atomic(self.out, as_csv(rows).encode())
+            print(f"\nwrote {self.out}")
+        return 0

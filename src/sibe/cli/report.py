@@ -1,0 +1,37 @@
+"""`sibe report`: figures, tables and one page from any number of runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+
+@dataclass(frozen=True)
+class Report:
+    """Compare runs: learning curves, the paper's table, aggregates, and a page to click through."""
+
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUNS...")]]
+    """Run directories, or folders with run directories anywhere below; unfinished ones count."""
+    out: Path
+    """Folder for the report; an earlier report in it is replaced."""
+    at: int | None = None
+    """Env step of the tables (default: the last one that all runs were evaluated at)."""
+
+    def run(self) -> int:
+        """Write the report and say what is in it."""
+        from sibe.analysis.report.report import PAGE, write_report
+        from sibe.errors import UserError
+
+        if not self.runs:
+            raise UserError("sibe report needs run directories: sibe report runs --out report")
+        results = write_report(self.runs, self.out, self.at)
+        for name, reason in results.study.left_out:
+            print(f"left out {name}: {reason}")
+        for note in results.notes:
+            print(note)
+        print(f"{len(results.study.runs)} runs, tables at env step {results.env_step}")
+        print(f"open {self.out / PAGE}")
+        return 0

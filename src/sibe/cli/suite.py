@@ -1,0 +1,219 @@
+"""`sibe suite list | run | status`: grids of runs, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg, subcommand
+
+from sibe.errors import UserError
+from sibe.experiments.request import Overrides, Slice, select
+from sibe.experiments.suites import SUITES, Suite, find_suite
+
+if TYPE_CHECKING:
+    from sibe.experiments.engine import Engine
+    from sibe.experiments.job import Job
+    from sibe.experiments.plan import PlannedRun
+
+Part = Annotated[Slice, arg(name="")]
+Changes = Annotated[Overrides, arg(name="")]
+
+
+@dataclass(frozen=True)
+class ListSuites:
+    """List the suites, or one suite in detail, with an estimate of the time."""
+
+    name: Positional[str | None] = None
+    """A suite (default: all of them)."""
+    measure: bool = True
+    """Time a few updates on this machine for the estimate."""
+    jobs: int = 1
+    """Estimate for so many runs at a time, each as fast as one is now."""
+    part: Part = field(default_factory=Slice)
+    changes: Changes = field(default_factory=Overrides)
+
+    def run(self) -> int:
+        """Print the table."""
+        from sibe.experiments.catalogue import describe_suite, describe_suites
+        from sibe.experiments.estimate import Stopwatch
+
+        if self.jobs < 1:
+            raise UserError(f"--jobs must be at least 1, not {self.jobs}")
+        watch = Stopwatch() if self.measure else None
+        if self.name is not None:
+            suite = find_suite(self.name)
+            runs = select(suite, self.part)
+            print(describe_suite(suite, runs, self.changes, watch, jobs=self.jobs))
+        elif self.part != Slice():
+            raise UserError("--tasks, --methods, --backgrounds and --seeds go with a suite's name")
+        else:
+            print(describe_suites(list(SUITES.values()), self.changes, watch, jobs=self.jobs))
+        return 0
+
+
+@dataclass(frozen=True)
+class RunSuite:
+    """Run a suite, or a part of it; the same command again skips, resumes and retries."""
+
+    name: Positional[str]
+    """The suite; `sibe suite list` shows them."""
+    root: Path | None = None
+    """Where the runs go (default: runs/NAME)."""
+    engine: Literal["local", "ray"] = "local"
+    """Processes of this machine, or Ray tasks."""
+    jobs: int | None = None
+    """Runs at a time (default: local 1, ray as many as fit)."""
+    retries: int = 2
+    """How often a run that fails without getting any further is tried again."""
+    address: str | None = None
+    """ray: host:port of a running cluster's head, or auto (default: start one here)."""
+    cpus_per_run: float | None = None
+    """ray: CPUs that a run reserves (default: its threads)."""
+    gpus_per_run: float = 0.0
+    """ray: GPUs that a run reserves; 0.5 puts two on one."""
+    part: Part = field(default_factory=Slice)
+    changes: Changes = field(default_factory=Overrides)
+
+    def run(self) -> int:
+        """Do the runs; 0 if all are finished, else 1."""
+        from sibe.experiments.engine import drive, stop_on_signals
+        from sibe.experiments.plan import plan
+
+        suite = find_suite(self.name)
+        root = suite_root(suite, self.root).absolute()
+        changes = self._with_bank()
+        planned = self._settled(plan(suite, select(suite, self.part), changes, root))
+        if self.retries < 0:
+            raise UserError(f"--retries must not be negative, not {self.retries}")
+        with stop_on_signals():
+            make_root(root)
+            engine = self._make_engine(planned)
+            jobs = [_job(one, root) for one in planned]
+            print(f"{len(jobs)} runs of {suite.name} -> {root}", flush=True)
+            failed = drive(jobs, engine, retries=self.retries, say=_say)
+        for name, error in failed.items():
+            print(f"failed: {name}: {error}", file=sys.stderr)
+        return 1 if failed else 0
+
+    def _with_bank(self) -> Overrides:
+        """Open the clip bank once before 150 runs do, and name it as every folder can find it."""
+        from sibe.envs.backgrounds.clips import ClipBank
+
+        if self.changes.clips is None:
+            return self.changes
+        bank = Path(self.changes.clips).absolute()
+        ClipBank.open(bank)
+        return replace(self.changes, clips=str(bank))
+
+    def _settled(self, planned: list[PlannedRun]) -> list[PlannedRun]:
+        """Decide what the machine decides: threads and device."""
+        from sibe.experiments.plan import settle
+
+        if self.engine == "ray":
+            from sibe.experiments.ray_engine import check_share
+
+            cpus = 1 if self.cpus_per_run is None else self.cpus_per_run
+            check_share(cpus, self.gpus_per_run)
+            threads = max(1, int(cpus))
+            device = "cuda" if self.gpus_per_run > 0 else "cpu"
+        else:
+            from sibe.experiments.local_engine import threads_per_job
+            from sibe.training.run import choose_device
+
+            if self.address or self.cpus_per_run is not None or self.gpus_per_run:
+                raise UserError("--address, --cpus-per-run and --gpus-per-run go with --engine ray")
+            if self.jobs is not None and self.jobs < 1:
+                raise UserError(f"--jobs must be at least 1, not {self.jobs}")
+            threads = threads_per_job(self.jobs or 1)
+            device = str(choose_device(self.changes.device or "auto"))
+        return [settle(one, threads=threads, device=device, given=self.changes) for one in planned]
+
+    def _make_engine(self, planned: list[PlannedRun]) -> Engine:
+        if self.engine == "local":
+            from sibe.experiments.local_engine import LocalEngine, visible_gpus
+
+            return LocalEngine(self.jobs or 1, visible_gpus())
+        from sibe.experiments.ray_engine import RayEngine
+
+        cpus = self.cpus_per_run
+        if cpus is None:
+            cpus = max(one.config.threads for one in planned)
+        return RayEngine(self.address, cpus=cpus, gpus=self.gpus_per_run, jobs=self.jobs)
+
+
+@dataclass(frozen=True)
+class SuiteStatus:
+    """Show how far the runs of a suite are, from their files."""
+
+    name: Positional[str]
+    """The suite."""
+    root: Path | None = None
+    """Where the runs are (default: runs/NAME)."""
+    part: Part = field(default_factory=Slice)
+    changes: Changes = field(default_factory=Overrides)
+
+    def run(self) -> int:
+        """Print a line per run, and the sum."""
+        from sibe.experiments.plan import missing_methods, plan
+        from sibe.experiments.status import describe, run_status
+
+        suite = find_suite(self.name)
+        root = suite_root(suite, self.root)
+        runs = select(suite, self.part)
+        if not root.is_dir():
+            raise UserError(f"there is no folder {root}: give the --root of `sibe suite run`")
+        missing = missing_methods(runs)
+        known = [run for run in runs if run.variant.method not in missing]
+        if known:
+            print(describe([run_status(one) for one in plan(suite, known, self.changes, root)]))
+        if missing:
+            left = len(runs) - len(known)
+            print(f"{left} runs need methods that this version lacks: {', '.join(missing)}")
+        return 0
+
+
+@dataclass(frozen=True)
+class SuiteCommand:
+    """Grids of runs: the paper's, its ablations, and small ones."""
+
+    action: (
+        Annotated[ListSuites, subcommand("list")]
+        | Annotated[RunSuite, subcommand("run")]
+        | Annotated[SuiteStatus, subcommand("status")]
+    )
+
+    def run(self) -> int:
+        """Do what the second word says."""
+        return self.action.run()
+
+
+def suite_root(suite: Suite, root: Path | None) -> Path:
+    """Return where the suite's runs are."""
+    return Path("runs") / suite.name if root is None else root
+
+
+def make_root(root: Path) -> None:
+    """Make the folder, and see that it can be written in, before anything is started."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK | os.X_OK):
+            raise PermissionError(13, "no permission to write")
+    except OSError as error:
+        raise UserError(f"cannot use {root} ({error.strerror}): choose another --root") from error
+
+
+def _job(planned: PlannedRun, root: Path) -> Job:
+    from sibe.experiments.job import Job
+    from sibe.experiments.plan import as_stored
+
+    command = (Path(sys.argv[0]).name, *sys.argv[1:])
+    config = as_stored(planned.config)
+    return Job(str(planned.run.directory), planned.path, root, config, command)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,117 @@
+"""`sibe train`: flags from the config, defaults from the preset.
+
+Preset, task, method and background decide the defaults of all other flags, so they are looked for
+first; then the whole line is parsed against the config they give.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from sibe.catalogue.presets import PRESETS, preset_config
+from sibe.catalogue.registry import AGENTS, find_method, method_names
+from sibe.config.schema import RunConfig
+from sibe.envs.tasks import check_names
+from sibe.errors import UserError
+
+ONLY_SAC = ("sac", "encoder")
+"""Parts of the config that an agent of its own has no use for, and so no flags."""
+
+
+def first_value(args: list[str], *flags: str) -> str | None:
+    """Return what follows the last of ``flags`` in ``args``, also as ``--flag=value``."""
+    found = None
+    for here, after in zip(args, [*args[1:], ""], strict=True):
+        name, _, value = here.partition("=")
+        if name in flags:
+            found = value or after
+    return found
+
+
+def default_preset() -> str:
+    """Return paper where there is a GPU, else cpu."""
+    import torch
+
+    return "paper" if torch.cuda.is_available() else "cpu"
+
+
+def train_type(default: RunConfig) -> type[Any]:
+    """Return the dataclass of the command line: the config, and where the run goes.
+
+    The method's own flags carry its name: ``--sibe.alpha``.
+    """
+    fields: list[Any] = [
+        ("out", Annotated[Path | None, arg(help="Directory of the run (default: runs/…).")], None),
+        ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
+    ]
+    for field in dataclasses.fields(RunConfig):
+        if default.method in AGENTS and field.name in ONLY_SAC:
+            continue
+        value = getattr(default, field.name)
+        kind: Any
+        if field.name == "method_config":
+            kind = Annotated[type(value), arg(name=default.method)]
+        elif field.name in ("env", "schedule"):
+            kind = Annotated[type(value), arg(name="")]
+        elif dataclasses.is_dataclass(value):
+            kind = type(value)
+        else:
+            kind = Annotated[type(value), arg(help=_help(field.name))]
+        fields.append((field.name, kind, dataclasses.field(default=value)))
+    made = dataclasses.make_dataclass("Train", fields, frozen=True)
+    made.__doc__ = "Train an agent. The same command again continues a run that was interrupted."
+    return made
+
+
+def _help(name: str) -> str:
+    texts = {
+        "seed": "One seed gives one result.",
+        "method": f"What is added to SAC, or an agent of its own ({', '.join(AGENTS)}): "
+        f"{', '.join(method_names())}.",
+        "preset": f"Where the defaults come from: {', '.join(PRESETS)}.",
+        "device": "auto, cpu, cuda, cuda:1, …",
+        "threads": "CPU threads for learning; 0 for all cores.",
+    }
+    return texts[name]
+
+
+def _refuse_flags_of_sac(method: str, args: list[str]) -> None:
+    for word in args:
+        if method in AGENTS and word.startswith(tuple(f"--{part}." for part in ONLY_SAC)):
+            raise UserError(
+                f"{word.partition('=')[0]} does not apply to {method}, an agent of its own; "
+                f"see --{method}.* in sibe train --method {method} --help"
+            )
+
+
+def run_train(args: list[str]) -> int:
+    """Parse the line and train."""
+    from sibe.cli.main import parse
+
+    preset, method = first_value(args, "--preset"), first_value(args, "--method") or "sibe"
+    task = first_value(args, "--task") or "cartpole_swingup"
+    find_method(method)
+    chosen = preset or default_preset()
+    background = first_value(args, "--background") or "clean"
+    default = preset_config(chosen, task=task, method=method, background=background)
+    _refuse_flags_of_sac(method, args)
+    command = parse(train_type(default), args, prog="sibe train")
+    from sibe.training.run import resume, train
+
+    if command.resume is not None:
+        extra = [word for word in args if word.startswith("--") and "--resume" not in word]
+        if extra:
+            raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
+        resume(command.resume)
+        return 0
+    asked = {field.name for field in dataclasses.fields(RunConfig)} & set(vars(command))
+    config = dataclasses.replace(default, **{name: getattr(command, name) for name in asked})
+    check_names(config.env.task, config.env.background)
+    if preset is None:
+        print(f"preset {chosen} ({'a GPU' if chosen == 'paper' else 'no GPU'} was found)")
+    train(config, command.out)
+    return 0

@@ -1,0 +1,239 @@
+"""A bank of clips on disk: what is painted behind the robot in the natural-video setting.
+
+A bank is a folder of two files: ``frames.bin``, uint8 [N, S, S, 3], memory-mapped so that all
+environments of a machine share one copy of it, and ``manifest.json``, which says where each clip
+comes from (with its hash), which frames are its own and which split it belongs to. Clips are
+decoded (``decode.py``) or generated (``synthetic.py``) once; training needs no codec.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from sibe.errors import UserError
+from sibe.storage.atomic import publish_folder
+
+FORMAT = 1
+FRAMES, MANIFEST = "frames.bin", "manifest.json"
+KINDS = ("videos", "synthetic")
+SPLITS = ("train", "eval")
+MAX_SIZE = 4096  # pixels; software renderers crash far above it
+# From the sources of the clips that had frames, in order, to their splits.
+Splitter = Callable[[Sequence[str]], Sequence[str]]
+_HOW = "make one with `sibe videos prepare FOLDER --out BANK`"
+
+
+class Clip(NamedTuple):
+    """One clip of a bank: frames ``start`` to ``start + frames - 1``."""
+
+    source: str
+    sha256: str
+    start: int
+    frames: int
+    split: str
+
+
+class Footage(NamedTuple):
+    """One clip to be written; ``frames`` yields uint8 [S, S, 3] and is read once, in order."""
+
+    source: str
+    sha256: str
+    frames: Iterable[NDArray[np.uint8]]
+
+
+class ClipBank:
+    """A read-only bank of square RGB frames; open one with :meth:`open`.
+
+    A copy sent to another process carries only the path and maps the file anew there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kind, self.size, self._clips = _read_manifest(folder)
+        shape = (self._clips[-1].start + self._clips[-1].frames, self.size, self.size, 3)
+        have, want = (folder / FRAMES).stat().st_size, math.prod(shape)
+        if have != want:
+            raise ValueError(f"{FRAMES} has {have} bytes, {MANIFEST} says {want}")
+        mapped = np.memmap(folder / FRAMES, dtype=np.uint8, mode="r", shape=shape)
+        self._frames: NDArray[np.uint8] = mapped.view(np.ndarray)
+
+    @classmethod
+    def open(cls, folder: Path) -> ClipBank:
+        """Open the bank in ``folder``; anything but a whole bank is a UserError."""
+        folder = Path(folder).resolve()
+        try:
+            return cls(folder)
+        except (ValueError, OSError) as error:
+            raise UserError(f"clip bank {folder} is damaged ({error}): {_HOW}") from error
+
+    def __reduce__(self) -> tuple[Any, tuple[Path]]:
+        # np.memmap would pickle every frame.
+        return ClipBank.open, (self.folder,)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def clips(self, split: str) -> tuple[Clip, ...]:
+        """Return the clips of ``split``; a bank without any of that split offers all its clips."""
+        if split not in SPLITS:
+            raise ValueError(f"split {split!r} is none of {SPLITS}")
+        return tuple(clip for clip in self._clips if clip.split == split) or self._clips
+
+    def frame(self, index: int, height: int, width: int) -> NDArray[np.uint8]:
+        """Return frame ``index`` of the bank as a new uint8 [height, width, 3].
+
+        Args:
+            index: counted over the whole bank; a clip's frame t is ``clip.start + t``.
+            height: wanted height; equal to the bank's size, the bytes come back untouched.
+            width: wanted width.
+        """
+        if not 0 <= index < len(self._frames):
+            raise IndexError(f"frame {index} of a bank of {len(self._frames)}")
+        frame: NDArray[np.uint8] = self._frames[index]
+        if (height, width) == (self.size, self.size):
+            return frame.copy()
+        return fit(Image.fromarray(frame), height, width)
+
+
+def fit(image: Image.Image, height: int, width: int) -> NDArray[np.uint8]:
+    """Centre-crop ``image`` to the wanted aspect ratio and resize: uint8 [height, width, 3]."""
+    crop_width = min(image.width, max(1, round(image.height * width / height)))
+    crop_height = min(image.height, max(1, round(image.width * height / width)))
+    # Whole pixels, so that a crop which needs no resizing stays exact.
+    left, top = (image.width - crop_width) // 2, (image.height - crop_height) // 2
+    box = (left, top, left + crop_width, top + crop_height)
+    # The mean of the covered area when shrinking; enlarged, that filter would show blocks.
+    shrinks = crop_width >= width
+    method = Image.Resampling.BOX if shrinks else Image.Resampling.BILINEAR
+    return np.array(image.convert("RGB").resize((width, height), method, box), dtype=np.uint8)
+
+
+def write_bank(
+    out: Path,
+    clips: Iterable[Footage],
+    split: Splitter,
+    *,
+    kind: str,
+    size: int,
+    overwrite: bool = False,
+) -> ClipBank:
+    """Write a bank to ``out``: whole, or not at all.
+
+    Args:
+        out: the bank's folder; missing or empty, or with ``overwrite`` an earlier bank.
+        clips: the clips in order, streamed; a clip without frames is left out.
+        split: says which split each clip is in, once it is known which had frames.
+        kind: "videos" or "synthetic".
+        size: side S of the frames.
+        overwrite: replace an earlier bank, which stays in place until the new one is whole.
+    """
+    check_out(out, overwrite)
+    out = out.resolve()
+    temp = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
+    with _as_user_error(out):
+        try:
+            temp.mkdir(parents=True)
+            _fill(temp, clips, split, kind, size)
+            publish_folder(temp, out, replace=overwrite)
+        finally:
+            shutil.rmtree(temp, ignore_errors=True)
+    return ClipBank.open(out)
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Refuse to write a bank over anything but nothing, or with ``overwrite`` an earlier bank."""
+    with _as_user_error(out):
+        if not out.exists():
+            return
+        if not out.is_dir():
+            raise UserError(f"{out} is a file: choose a folder that does not exist yet")
+        names = {path.name for path in out.iterdir()}
+    if not names:
+        return
+    # Replacing removes the folder: it must hold nothing but what we wrote.
+    ours = names == {FRAMES, MANIFEST}
+    try:
+        _read_manifest(out)
+    except (UserError, ValueError, OSError):
+        ours = False
+    if not ours:
+        raise UserError(f"{out} is not empty and not a clip bank: choose another folder")
+    if not overwrite:
+        raise UserError(
+            f"{out} holds a clip bank already: choose another folder, or pass --overwrite"
+        )
+
+
+def _read_manifest(folder: Path) -> tuple[str, int, tuple[Clip, ...]]:
+    if not folder.is_dir():
+        raise UserError(f"there is no clip bank {folder}: {_HOW}")
+    if not (folder / MANIFEST).is_file():
+        raise UserError(f"{folder} is not a clip bank (it has no {MANIFEST}): {_HOW}")
+    try:
+        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        clips = tuple(Clip(**entry) for entry in data["clips"])
+        version, kind, size = data["format"], data["kind"], data["size"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{MANIFEST} does not parse: {error!r}") from error
+    if version != FORMAT:
+        raise ValueError(f"{MANIFEST} has format {version!r}, this sibe reads {FORMAT}")
+    if not clips or kind not in KINDS or type(size) is not int or size < 1:
+        raise ValueError(f"{MANIFEST} lacks clips, a known kind or a size")
+    start = 0
+    for clip in clips:
+        counts = type(clip.start) is int and type(clip.frames) is int and clip.frames > 0
+        if not counts or clip.start != start or clip.split not in SPLITS:
+            raise ValueError(f"{MANIFEST} does not add up at clip {clip.source!r}")
+        start += clip.frames
+    return kind, size, clips
+
+
+def _fill(folder: Path, footage: Iterable[Footage], split: Splitter, kind: str, size: int) -> None:
+    clips: list[Clip] = []
+    start = 0
+    with (folder / FRAMES).open("wb") as file:
+        for source, sha256, frames in footage:
+            count = 0
+            for frame in frames:
+                if frame.shape != (size, size, 3) or frame.dtype != np.uint8:
+                    raise ValueError(f"{source}: {frame.dtype} {frame.shape} in a bank of {size}")
+                file.write(frame.tobytes())
+                count += 1
+            if count:
+                clips.append(Clip(source, sha256, start, count, ""))
+                start += count
+        _sync(file)
+    splits = split([clip.source for clip in clips])
+    if not clips:
+        raise ValueError("a bank needs a frame")
+    entries = [c._replace(split=s)._asdict() for c, s in zip(clips, splits, strict=True)]
+    manifest = {"format": FORMAT, "kind": kind, "size": size, "clips": entries}
+    with (folder / MANIFEST).open("w", encoding="utf-8") as text:
+        json.dump(manifest, text, indent=1)
+        _sync(text)
+
+
+def _sync(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def _as_user_error(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write the clip bank {out} ({reason}): choose another") from error

@@ -1,0 +1,203 @@
+"""Any Gymnasium environment with a Box action space, from pixels.
+
+The frame is the env's own image observation if it has one; a MuJoCo env is rendered by our
+renderer, which also allows a background; everything else is seen through ``render()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from sibe.envs.backgrounds.background import BACKGROUND_FRAME, Background, Start
+from sibe.envs.rendering import gl
+from sibe.envs.rendering.renderer import Frame
+from sibe.envs.rendering.view import View
+from sibe.envs.seeding import stream_seed
+from sibe.errors import UserError
+
+
+class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
+    """A Gymnasium environment as a source of single uint8 frames.
+
+    Args:
+        name: Gymnasium id; "module:Name-v0" imports the module first.
+        background, height, width, supersample, camera, action_repeat, keep_floor, split: as for
+            ``DMCPixels``; a background needs a MuJoCo env, because the mask is its geometry.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
+
+    def __init__(
+        self,
+        name: str,
+        background: Background | None = None,
+        *,
+        height: int = 84,
+        width: int = 84,
+        supersample: int = 1,
+        camera: int | None = None,
+        action_repeat: int | None = None,
+        keep_floor: bool = False,
+        split: str = "train",
+    ) -> None:
+        self.gym_env = _make(name)
+        self.render_mode = "rgb_array"
+        self.action_repeat = 1 if action_repeat is None else action_repeat
+        self.background = background
+        self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
+        self.supersample = supersample
+        self.camera = self._choose_camera(name, camera)
+        box = self.gym_env.action_space
+        if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
+            raise UserError(f"{name} has the action space {box}: a bounded Box is needed")
+        self._low, self._high = box.low.astype(np.float64), box.high.astype(np.float64)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(box.shape)),), np.float32)
+        self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
+        self.view: View | None = None
+        self._observation: Any = None
+        self._frame: Frame | None = None
+        self._look = self._choose_view(name)
+
+    @property
+    def simulator(self) -> tuple[Any, Any] | None:
+        """MuJoCo's own model and data; None if the env is of another kind."""
+        inner: Any = self.gym_env.unwrapped
+        return (inner.model, inner.data) if _is_mujoco(inner) else None
+
+    @property
+    def task_observation(self) -> dict[str, Any]:
+        """The env's newest observation by name, if it is a vector."""
+        vector = isinstance(self._observation, np.ndarray) and self._observation.ndim == 1
+        return {"observation": self._observation} if vector else {}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Frame, dict[str, Any]]:
+        """Begin an episode; with a seed, one that depends on nothing else, if the env complies."""
+        mixed = None if seed is None else stream_seed(seed, self._split)
+        super().reset(seed=mixed)
+        theirs = {key: value for key, value in (options or {}).items() if key != BACKGROUND_FRAME}
+        observation, info = self.gym_env.reset(seed=mixed, options=theirs or None)
+        if self.background is not None:
+            self.background.reset(self.np_random, Start.of(seed, options))
+        return self._observe(observation), {**info, "env_steps": 0}
+
+    def step(
+        self, action: npt.NDArray[np.float32]
+    ) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        """Repeat the action, sum the rewards, look once."""
+        unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0).reshape(self._low.shape)
+        control = (self._low + (unit + 1.0) / 2.0 * (self._high - self._low)).astype(
+            self.gym_env.action_space.dtype
+        )
+        reward, env_steps = 0.0, 0
+        for _ in range(self.action_repeat):
+            observation, gain, terminated, truncated, info = self.gym_env.step(control)
+            reward += float(gain)
+            env_steps += 1
+            if terminated or truncated:
+                break
+        frame = self._observe(observation)
+        return frame, reward, terminated, truncated, {**info, "env_steps": env_steps}
+
+    def render(self) -> Frame | None:
+        """Return the newest frame."""
+        return self._frame
+
+    def close(self) -> None:
+        """Close the env and the renderer."""
+        if self.view is not None:
+            self.view.renderer.close()
+            self.view = None
+        self.gym_env.close()
+
+    def _choose_camera(self, name: str, camera: int | None) -> int:
+        """Return the index of a camera of a MuJoCo env; others have no choice."""
+        cameras = getattr(getattr(self.gym_env.unwrapped, "model", None), "ncam", None)
+        if camera is None:
+            return 0 if cameras else -1
+        if cameras is None or not -1 <= camera < cameras:
+            have = "no cameras to choose from" if not cameras else f"cameras 0 to {cameras - 1}"
+            raise UserError(f"{name} has {have}: camera {camera} does not exist")
+        return camera
+
+    def _choose_view(self, name: str) -> Callable[[Any], Frame]:
+        space, inner = self.gym_env.observation_space, self.gym_env.unwrapped
+        mujoco_env = _is_mujoco(inner)
+        if self.background is not None and not mujoco_env:
+            raise UserError(
+                f"{name} can only be seen clean: backgrounds need the geometry of a MuJoCo env"
+            )
+        is_image = isinstance(space, gym.spaces.Box) and len(space.shape) == 3
+        if is_image and space.dtype == np.uint8 and self.background is None:
+            return _as_rgb
+        if mujoco_env:
+            return lambda _: self._mujoco_frame(inner)
+        return lambda _: _as_rgb(self._rendered(name))
+
+    def _rendered(self, name: str) -> Any:
+        try:
+            return self.gym_env.render()
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"{name} cannot be drawn: {error}") from error
+
+    def _mujoco_frame(self, inner: Any) -> Frame:
+        if self.view is None:
+            self.view = View(
+                inner.model,
+                inner.data,
+                *self._size,
+                self.camera,
+                self.background,
+                keep_floor=self._keep_floor,
+                supersample=self.supersample,
+            )
+        return self.view.frame(self.np_random)
+
+    def _observe(self, observation: Any) -> Frame:
+        self._observation = observation
+        frame = self._look(observation)
+        height, width = self._size
+        if frame.shape[:2] != self._size:
+            image = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
+            frame = np.asarray(image)
+        self._frame = frame
+        return frame
+
+
+def _is_mujoco(inner: Any) -> bool:
+    return hasattr(inner, "model") and hasattr(inner.model, "geom_bodyid")
+
+
+def _make(name: str) -> gym.Env[Any, Any]:
+    gl.select_backend()  # before a MuJoCo env imports MuJoCo
+    try:
+        return gym.make(name, render_mode="rgb_array")
+    except (gym.error.Error, ImportError) as error:
+        reason, package = " ".join(str(error).split()), getattr(error, "name", None)
+        fix = f": pip install {package}" if package else ""
+        raise UserError(f"Gymnasium cannot make {name!r}: {reason}{fix}") from error
+    except TypeError as error:
+        raise UserError(f"{name} does not take render_mode='rgb_array': {error}") from error
+
+
+def _as_rgb(image: Any) -> Frame:
+    """Return an image of one or three channels, in either order, as uint8 [H, W, 3]."""
+    frame = np.asarray(image)
+    if frame.ndim == 2:
+        frame = frame[..., None]
+    if frame.ndim != 3:
+        raise UserError(f"the env renders an array of shape {frame.shape}, not an image")
+    if frame.shape[0] in (1, 3) and frame.shape[2] not in (1, 3):
+        frame = frame.transpose(1, 2, 0)
+    if frame.shape[2] not in (1, 3, 4):
+        raise UserError(f"the env shows {frame.shape[2]} channels; grey, RGB or RGBA is needed")
+    if frame.shape[2] == 1:
+        frame = frame.repeat(3, axis=2)
+    return np.ascontiguousarray(frame[..., :3], np.uint8)

@@ -1,0 +1,112 @@
+"""A trained policy as a folder to give away: weights, config, model card, video.
+
+``model.safetensors`` holds what acting and embedding need and nothing else (no critics, no
+optimisers), in a format that cannot run code; ``config.json`` is the run's own, whole.
+``sibe.load_policy`` and every verb that takes a run directory take such a folder as well.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sibe.config.schema import to_json
+from sibe.errors import UserError
+from sibe.logs.video import write_mp4
+from sibe.policy.load import Policy, load_policy
+from sibe.policy.model_card import model_card
+from sibe.policy.weights import WEIGHTS, write_weights
+from sibe.storage.atomic import publish_folder, write_atomic
+from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
+
+CONFIG, CARD, VIDEO = "config.json", "README.md", "replay.mp4"
+_FPS = 25
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Refuse to write over anything but nothing, or with ``overwrite`` an earlier export."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UserError(f"{out} is a file: choose a folder that does not exist yet")
+    names = {path.name for path in out.iterdir()}
+    if not names:
+        return
+    # Replacing removes the folder: it must hold nothing but what we wrote.
+    if WEIGHTS not in names or not names <= {WEIGHTS, CONFIG, CARD, VIDEO}:
+        raise UserError(f"{out} is not empty and not an export: choose another folder")
+    if not overwrite:
+        raise UserError(f"{out} holds an export already: choose another, or pass --overwrite")
+
+
+def export(
+    run: Path, out: Path, *, episodes: int, seed: int, overwrite: bool, device: str
+) -> list[float]:
+    """Export the newest checkpoint of ``run`` to the folder ``out``, whole or not at all.
+
+    Args:
+        run: a run directory.
+        out: missing or empty; with ``overwrite`` an earlier export.
+        episodes: played to give the card its score and its video.
+        seed: which; `sibe eval OUT` with the same two numbers gives the same returns.
+        overwrite: replace an earlier export, which stays in place until the new one is whole.
+        device: where to play.
+
+    Returns:
+        The returns of the episodes.
+    """
+    check_out(out, overwrite)
+    policy = load_policy(run, device=device)
+    agent, meta = policy.agent, _read_meta(run)
+    out = out.resolve()
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        write_weights(
+            temporary / WEIGHTS, agent.policy_networks(), policy.env_step, agent.action_dim
+        )
+        config = json.dumps(to_json(policy.config), indent=1) + "\n"
+        write_atomic(temporary / CONFIG, config.encode())
+        # Played by what is given away, not by what it was made of.
+        returns, video = _play(load_policy(temporary, device=device), episodes, seed, temporary)
+        card = model_card(policy.config, policy.env_step, returns, seed, meta, video=video)
+        write_atomic(temporary / CARD, card.encode())
+        publish_folder(temporary, out, replace=overwrite)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write the export {out} ({reason}): choose another") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return returns
+
+
+def _play(policy: Policy, episodes: int, seed: int, folder: Path) -> tuple[list[float], bool]:
+    """Return the returns of ``episodes``, and whether the first could be filmed into ``folder``."""
+    envs = make_eval_envs(policy.config.env, min(episodes, 10))
+    frames: list[Frame] = []
+    try:
+        played = evaluate(
+            policy.agent.policy(), envs, numbered_seeds(seed, episodes), record=frames
+        )
+    finally:
+        for env in envs:
+            env.close()
+    returns = [episode.episode_return for episode in played]
+    try:
+        write_mp4(folder / VIDEO, frames, _FPS)
+    except UserError as error:
+        print(f"no video: {error}")
+        return returns, False
+    return returns, True
+
+
+def _read_meta(run: Path) -> dict[str, Any]:
+    """Return the run's meta.json; an export, or a run that lost it, has none."""
+    try:
+        meta: dict[str, Any] = json.loads((run / "meta.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return meta

@@ -1,0 +1,81 @@
+"""A policy's weights as a safetensors file: tensors and a few words, nothing that can run code.
+
+An export holds what acting and embedding need (no critics, targets or optimisers), each tensor
+bit for bit under the name ``network/parameter``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from sibe.errors import UserError
+from sibe.storage.atomic import write_atomic
+
+FORMAT = "sibe-policy-1"
+WEIGHTS = "model.safetensors"
+_ABOUT = "sibe"
+
+AgentState = dict[str, dict[str, Tensor]]
+
+
+def is_export(path: Path) -> bool:
+    """Tell whether ``path`` looks like an export."""
+    return (path / WEIGHTS).is_file()
+
+
+class Exported(NamedTuple):
+    """What a weights file holds."""
+
+    env_step: int
+    action_dim: int
+    state: AgentState
+
+
+def write_weights(
+    path: Path, networks: Mapping[str, nn.Module], env_step: int, action_dim: int
+) -> None:
+    """Write the networks' tensors, bit for bit, under the names ``network/parameter``."""
+    tensors = {
+        f"{name}/{key}": value.detach().cpu().contiguous()
+        for name, network in networks.items()
+        for key, value in network.state_dict().items()
+    }
+    about = {"format": FORMAT, "env_step": env_step, "action_dim": action_dim}
+    # One word of metadata: several would be written in an order that changes from time to time.
+    metadata = {_ABOUT: json.dumps(about)}
+    write_atomic(path, safetensors.torch.save(tensors, metadata))
+
+
+def read_weights(path: Path, device: torch.device) -> Exported:
+    """Return what ``write_weights`` wrote."""
+    try:
+        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+            about = json.loads((file.metadata() or {}).get(_ABOUT, "{}"))
+            found = about.get("format", "none") if isinstance(about, dict) else "none"
+            if found != FORMAT:
+                raise UserError(f"{path} has the format {found}, this sibe reads {FORMAT}")
+            state: AgentState = {}
+            for name in file.keys():  # noqa: SIM118  the file is no dict
+                network, _, key = name.partition("/")
+                state.setdefault(network, {})[key] = file.get_tensor(name)
+        return Exported(int(about["env_step"]), int(about["action_dim"]), state)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}): get another copy of it") from error
+
+
+def load_networks(networks: Mapping[str, nn.Module], state: AgentState, path: Path) -> None:
+    """Give the networks of an agent the tensors of an export."""
+    try:
+        for name, network in networks.items():
+            network.load_state_dict(state[name])
+    except (KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: {WEIGHTS} does not fit its config.json ({reason})") from error

@@ -1,0 +1,290 @@
+"""`sibe report` from synthetic runs: what is in the files, and what bad input gets."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic_runs import config_of, write_ablations, write_grid, write_run
+
+from sibe.analysis.comparison import load_study
+from sibe.analysis.report.page_videos import videos_html
+from sibe.analysis.report.report import write_report
+from sibe.analysis.report.results import compute_results
+from sibe.analysis.report.score_table import latex_table, markdown_table, steps_text
+from sibe.cli import main as cli
+from sibe.errors import UserError
+
+SPARSE = "cartpole_swingup_sparse"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tasks, two settings, three methods, three seeds; ablations; one young, one broken run."""
+    root = tmp_path_factory.mktemp("fixture") / "runs"
+    options = {"seeds": 3, "every": 100_000}
+    write_grid(
+        root / "grid",
+        tasks=("walker_walk", SPARSE),
+        backgrounds=("clean", "noise"),
+        methods=("sibe", "db", "none"),
+        video=True,
+        **options,
+    )
+    write_ablations(root / "ablations", every=100_000, seeds=2)
+    write_run(root / "young", config_of("walker_walk", "noise", "sibe", 4), env_steps=200_000)
+    (root / "broken").mkdir()
+    (root / "broken" / "config.json").write_text("{")
+    return root
+
+
+@pytest.fixture(scope="module")
+def report(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "new" / "report"
+    write_report([runs], out, at=500_000)
+    return out
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_files(report: Path) -> None:
+    stems = {
+        *(
+            f"{kind}_{bg}"
+            for kind in ("curves", "kl", "bonus", "aggregate")
+            for bg in ("clean", "noise")
+        ),
+        "ablation_component",
+        "ablation_chunk",
+    }
+    texts = {"table.md", "table.tex", "table.csv", "seeds.csv", "evaluations.csv", "aggregate.csv"}
+    pictures = {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
+    assert {path.name for path in report.iterdir()} == {"report.html", *texts, *pictures}
+    for path in report.glob("*.png"):
+        with Image.open(path) as image:
+            assert min(image.size) > 250
+    for path in report.glob("*.svg"):
+        assert path.read_text().lstrip().startswith("<?xml")
+
+
+def test_every_seed_is_kept(runs: Path, report: Path) -> None:
+    seeds = rows(report / "seeds.csv")
+    # 36 of the grid and 14 ablation runs; the young one has not come to 500 000.
+    assert len(seeds) == 50
+    row = next(r for r in seeds if r["run"].endswith("walker_walk-noise/db/seed2"))
+    logged = rows(runs / "grid" / "walker_walk-noise" / "db" / "seed2" / "eval.csv")
+    assert float(row["return_at_500000"]) == pytest.approx(float(logged[-1]["episode_reward"]))
+    every = rows(report / "evaluations.csv")
+    assert len(every) == 50 * 5 + 20
+    assert {r["method"] for r in every} >= {"SIBE", "DB", "SAC", "SIBE, L = 3"}
+
+
+def test_table_tells_origins_apart(report: Path) -> None:
+    table = rows(report / "table.csv")
+    place = {"background": "noise", "task": "walker_walk"}
+    here = [r for r in table if place.items() <= r.items()]
+    ours = {r["method"]: r for r in here if r["origin"] == "these runs"}
+    assert ours.keys() == {"SIBE", "DB", "SAC"}
+    seeds = [
+        float(r["return_at_500000"])
+        for r in rows(report / "seeds.csv")
+        if place.items() <= r.items() and r["method"] == "SIBE"
+    ]
+    sibe = ours["SIBE"]
+    assert float(sibe["mean"]) == pytest.approx(np.mean(seeds))
+    assert float(sibe["spread"]) == pytest.approx(np.std(seeds, ddof=1) / np.sqrt(3))
+    assert float(sibe["bootstrap_low"]) <= float(sibe["mean"]) <= float(sibe["bootstrap_high"])
+    assert (sibe["n"], sibe["bold"], sibe["asterisk"]) == ("3", "1", "1")
+    paper = {r["method"]: r for r in here if r["origin"] == "paper"}
+    assert (paper["proto"]["mean"], paper["proto"]["spread"]) == ("904", "19")
+    reference = [r for r in table if r["origin"] == "reference"]
+    assert reference and all(r["source"] and r["bold"] == "" for r in reference)
+    assert {r["task"] for r in reference} == {"walker_walk", SPARSE}
+
+
+def test_markdown_and_latex(report: Path) -> None:
+    text = (report / "table.md").read_text()
+    assert text.startswith("# Scores at 500k env steps\n")
+    printed = [line for line in text.splitlines() if "*paper, 500k, n = 5*" in line]
+    assert len(printed) == 2
+    assert "| **943 ± 7**\\* | 869 ± 38 | – | 904 ± 19 | 742 ± 32 | 25 ± 1 |" in printed[1]
+    assert "non-reward SIBE" in text and "Left out" in text and "runs/broken" in text
+    tex = (report / "table.tex").read_text()
+    assert r"\textbf{943$\pm$7}$^\ast$" in tex and r"walker\_walk" in tex
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 2
+    for line in tex.splitlines():
+        if line.endswith(r"\\"):
+            assert line.count(" & ") in (8, 7)  # as many cells as columns, in both tables
+    assert not re.search(r"(?<!\\)[_%#]", tex.replace("$_", ""))
+
+
+class Page(HTMLParser):
+    """Counts the tags, collects what could reach for the network."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "poster")]
+
+
+def test_page_is_whole_and_asks_nobody(report: Path) -> None:
+    text = (report / "report.html").read_text()
+    page = Page(text)
+    assert all(source.startswith(("data:", "#")) for source in page.sources)
+    assert "link" not in page.tags and text.count("<!--") == 0
+    assert page.tags.count("video") == 12  # seed 1 of each method, task and setting
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)[0])
+    assert [arm["label"] for arm in data["arms"] if arm["shown"]] == ["SIBE", "DB", "SAC"]
+    assert [m["name"] for m in data["measures"]] == ["return", "kl", "bonus"]
+    place = {"task": "walker_walk", "background": "noise", "measure": "return", "arm": 0}
+    (curve,) = [c for c in data["curves"] if place.items() <= c.items()]
+    assert curve["n"][-1] == 3 and max(curve["n"]) == 4 and len(curve["values"]) == 4
+    assert "runs/broken" in text and "0123456789" in text and "Unfinished" in text
+
+
+def test_same_runs_same_files(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=20_000)
+    out = tmp_path / "out"
+    write_report([tmp_path / "1"], out)
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out / "curves_video.png").touch()  # of an earlier report, on other runs
+    (out / "mine.txt").touch()
+    write_report([tmp_path / "1"], out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {**first, "mine.txt": b""}
+
+
+def test_default_step_is_the_last_common_one(runs: Path) -> None:
+    results = compute_results([runs])
+    assert results.env_step == 200_000
+    assert "young has come no further" in results.notes[0]
+
+
+def test_names_from_runs_are_escaped(tmp_path: Path) -> None:
+    config = config_of("walker_walk", "clean", "sibe", 1)
+    config["method"] = "</script><script>alert(1)</script>"
+    write_run(tmp_path / "runs" / "<b>", config, env_steps=20_000)
+    write_report([tmp_path / "runs"], tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "<script>alert" not in text and "<b>" not in Page(text).tags
+    assert text.count("</script>") == 2
+
+
+def test_a_dollar_in_a_name_is_a_dollar(tmp_path: Path) -> None:
+    config = config_of("walker_walk", "clean", "sibe", 1)
+    config["env"]["task"] = r"a$\frac$b"
+    write_run(tmp_path / "runs" / "1", config, env_steps=20_000)
+    write_report([tmp_path / "runs"], tmp_path / "out")
+    assert "frac" in (tmp_path / "out" / "curves_clean.svg").read_text()
+    assert r"a\$\textbackslash{}frac\$b" in (tmp_path / "out" / "table.tex").read_text()
+
+
+def test_one_seed_is_said_to_be_one(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=30_000)
+    results = compute_results([tmp_path])
+    text = markdown_table(results.table)
+    assert re.search(r"\| these runs, 30k, n = 1 \| [\d.]+\\\* \|", text)  # no ±, no bold
+    assert "fewer than 3 seeds" in " ".join(results.notes)
+    assert "nan" not in text + latex_table(results.table, "x")
+
+
+def test_mixed_tasks_and_no_common_step(tmp_path: Path) -> None:
+    pendulum = config_of("walker_walk", "clean", "sibe", 1)
+    pendulum["env"]["task"] = "Pendulum-v1"
+    write_run(tmp_path / "1", pendulum, env_steps=3000, every=1000, height=-900)
+    for seed in (1, 2):
+        config = config_of("walker_walk", "clean", "sibe", seed)
+        write_run(tmp_path / f"w{seed}", config, env_steps=30_000)
+    results = write_report([tmp_path], tmp_path / "out")
+    assert results.env_step == 30_000
+    assert "1 of 3 runs have no evaluation at env step 30000" in results.notes[0]
+    assert results.study.tasks() == ["walker_walk", "Pendulum-v1"]
+    assert [one.tasks for one in results.aggregates] == [["walker_walk"]]
+
+
+def test_only_ablations(tmp_path: Path) -> None:
+    write_ablations(tmp_path / "runs", every=250_000, seeds=1)
+    results = write_report([tmp_path / "runs"], tmp_path / "out")
+    assert not results.table.rows and results.ablations.rows
+    assert not (tmp_path / "out" / "curves_clean.png").exists()
+    assert (tmp_path / "out" / "ablation_chunk.svg").exists()
+
+
+def test_videos_are_capped(runs: Path) -> None:
+    study = load_study([runs])
+    one = max(video.stat().st_size for run in study.runs for video in run.videos)
+    assert videos_html(study, total=int(2.5 * one)).count("<video") == 2
+    assert "10 more not shown" in videos_html(study, total=int(2.5 * one))
+    assert "<video" not in videos_html(study, largest=10)
+
+
+def test_steps_as_text() -> None:
+    given = (500_000, 1_000_000, 3008, 1_500_000, 10)
+    assert [steps_text(n) for n in given] == ["500k", "1M", "3008", "1500k", "10"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("report {}/empty --out {}/out", "no run with an evaluation under"),
+        ("report {}/nowhere --out {}/out", "nowhere is not a folder"),
+        ("report {}/runs --out {}/out --at 123", "no run was evaluated at env step 123"),
+        ("report {}/runs --out {}/out --at 0", "--at must be"),
+        ("report {}/runs --out {}/out --at soon", "--at"),
+        ("report {}/runs --out {}/file", "is not a folder"),
+        ("report {}/runs --out {}/runs/1", "is a run directory"),
+        ("report {}/runs", "--out"),
+        ("report --out {}/out", "sibe report needs run directories"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, words: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    write_run(
+        tmp_path / "runs" / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=20_000
+    )
+    with pytest.raises(SystemExit) as stop:
+        cli.main(line.replace("{}", str(tmp_path)).split())
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and out == ""
+    assert err.startswith("sibe: ") and err.count("\n") == 1 and words in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_command_names_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(
+        tmp_path / "a" / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=20_000
+    )
+    with (run / "eval.csv").open("a") as file:
+        file.write("30000,15")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "eval.csv").write_text("frame\n")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["report", f"{tmp_path}/a", f"{tmp_path}/b", "--out", f"{tmp_path}/out"])
+    out = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "left out b: b is not a run directory: it has no config.json" in out
+    assert "1 runs, tables at env step 20000" in out
+    assert f"open {tmp_path}/out/report.html" in out
+
+
+def test_unwritable_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", config_of("walker_walk", "noise", "sibe", 1), env_steps=20_000)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        write_report([tmp_path / "1"], tmp_path / "file" / "below")

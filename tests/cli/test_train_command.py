@@ -1,0 +1,340 @@
+"""`sibe train` and `sibe eval` from the outside: bad input, guards, and what a run leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sibe
+from sibe.catalogue.presets import PRESETS, preset_config
+from sibe.cli import main as cli
+from sibe.config.schema import from_json, to_json
+from sibe.errors import UserError
+from sibe.logs.csv_log import read_csv
+from sibe.storage import checkpoint
+
+SHORT = ("--preset", "debug", "--env-steps", "2000", "--threads", "1")
+
+
+def run(*args: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(args))
+    return int(stop.value.code or 0)
+
+
+BAD = [
+    ("--task", "cartpole_swingop"),
+    ("--task", "NoSuchEnv-v0"),
+    ("--background", "nois"),
+    ("--method", "sib"),
+    ("--preset", "cp"),
+    ("--device", "gpu"),
+    ("--device", "cuda:0"),
+    ("--seed", "-1"),
+    ("--seed", "one"),
+    ("--threads", "-1"),
+    ("--threads", "1000000"),
+    ("--encoder.method-share", "nan"),
+    ("--encoder.method-share", "-1"),
+    ("--sac.hidden", "1000000"),
+    ("--sac.batch", "1000000000000"),
+    ("--size", "0"),
+    ("--size", "8"),
+    ("--size", "-84"),
+    ("--stack", "0"),
+    ("--action-repeat", "0"),
+    ("--camera", "99"),
+    ("--clips", "no/such/bank", "--background", "video"),
+    ("--env-steps", "0"),
+    ("--initial-steps", "0"),
+    ("--initial-steps", "1"),
+    ("--replay-capacity", "3"),
+    ("--replay-capacity", "100000000000"),
+    ("--eval-every", "0"),
+    ("--eval-episodes", "0"),
+    ("--checkpoint-every", "0"),
+    ("--encoder.features", "0"),
+    ("--encoder.filters", "-4"),
+    ("--encoder.strides", "2", "1", "0", "1"),
+    ("--encoder.tau", "0"),
+    ("--encoder.tau", "1.5"),
+    ("--encoder.lr", "nan"),
+    ("--encoder.lr", "-1e-3"),
+    ("--sac.hidden", "0"),
+    ("--sac.batch", "1"),
+    ("--sac.chunk", "0"),
+    ("--sac.method-batch", "0"),
+    ("--sac.transitions", "some"),
+    ("--sac.lr", "0"),
+    ("--sac.lr", "inf"),
+    ("--sac.temperature-lr", "0"),
+    ("--sac.init-temperature", "-0.1"),
+    ("--sac.discount", "1.01"),
+    ("--sac.tau", "-1"),
+    ("--sac.actor-every", "0"),
+    ("--sac.target-every", "0"),
+    ("--sac.shift", "-4"),
+    ("--sibe.alpha", "-1"),
+    ("--sibe.intrinsic", "nan"),
+    ("--sibe.latent", "0"),
+    ("--sibe.hidden", "0"),
+    ("--sibe.tau", "0"),
+    ("--sibe.lr", "0"),
+    ("--sibe.negatives", "few"),
+    ("--sibe.kl-reduction", "max"),
+    ("--resume", "no/such/run"),
+    ("--no-such-flag", "1"),
+    ("--seed",),
+]
+
+
+@pytest.mark.parametrize("flags", BAD, ids=" ".join)
+def test_bad_values_get_one_line_and_exit_2(
+    flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = () if flags[0] == "--resume" else (*SHORT, "--out", str(tmp_path / "run"))
+    assert run("train", *out, *flags) == 2
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1, error
+    assert error.startswith("sibe: ") and "Traceback" not in error
+    assert not (tmp_path / "run" / "checkpoint").exists() or not list(
+        (tmp_path / "run" / "checkpoint").iterdir()
+    )
+
+
+def test_out_of_reach_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A path below a regular file cannot be made, whoever you are."""
+    (tmp_path / "file").write_text("")
+    assert run("train", *SHORT, "--out", str(tmp_path / "file" / "run")) == 2
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1 and "file" in error
+
+
+def test_non_finite_loss_stops_with_the_metric_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    # A learning rate that is far too large; the first checkpoint comes before learning begins.
+    wild = ("--sac.lr", "1e30", "--initial-steps", "200", "--checkpoint-every", "1000")
+    assert run("train", *SHORT, *wild, "--out", str(out)) == 2
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1
+    assert re.search(r"(critic|actor|method)_loss became non-finite at env_step 1\d00", error)
+    found = checkpoint.load_newest(out / "checkpoint", map_location="cpu", report=print)
+    assert found is not None and found[0] == 1000
+    assert all(torch.isfinite(p).all() for p in found[1]["agent"]["actor"].values())
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[tuple[Path, bool]]:
+    """A real file system of 3 MB where mounting is allowed, else a folder."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True).returncode == 0
+    yield disk, mounted
+    if mounted:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk_is_reported_and_harms_nothing(small_disk: tuple[Path, bool]) -> None:
+    disk, mounted = small_disk
+    # Where nothing can be mounted, files of more than 1 MB fail instead: the first episode.
+    size = "32" if mounted else "64"
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+    code = (
+        "import resource, signal\n"
+        "import sibe.training.run as t\n"
+        "t.check_resources = lambda *a: None\n"  # let it start, and run into the wall
+        f"{'' if mounted else limit}"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from sibe.cli.main import main\n"
+        f"main(['train', *{SHORT!r}, '--size', {size!r}, '--out', {str(disk / 'run')!r},"
+        " '--checkpoint-every', '1000', '--replay-capacity', '2000', '--env-steps', '9000',"
+        " '--initial-steps', '5000', '--eval-every', '100000'])\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
+    folder = disk / "run" / "checkpoint"
+    if mounted:
+        assert checkpoint.load_newest(folder, map_location="cpu", report=print) is not None
+    else:
+        assert not checkpoint.list_steps(folder)
+
+
+def test_a_refused_start_does_not_bind_the_next(tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path / "run"))
+    assert run("train", *SHORT, *out, "--camera", "99") == 2
+    assert run("train", *SHORT, *out) == 0
+    assert run("train", *SHORT, *out, "--seed", "7") == 2  # now there is something to lose
+
+
+def test_a_run_keeps_the_threads_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ("--out", str(tmp_path / "run"), "--threads", "0")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert run("train", *SHORT, *out) == 0
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert run("train", *SHORT, *out) == 0
+    assert "already finished" in capsys.readouterr().out
+
+
+def test_broken_weights_are_named_before_they_act(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wild = ("--encoder.lr", "1e30", "--initial-steps", "2")
+    assert run("train", *SHORT, *wild, "--out", str(tmp_path / "run")) == 2
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1 and "non-finite" in error
+
+
+def test_a_run_that_cannot_fit_on_disk_is_refused_up_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    tiny = type(usage)(usage.total, usage.total, 10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: tiny)
+    assert run("train", *SHORT, "--out", str(tmp_path / "run")) == 2
+    assert "GB of disk" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "run"
+    config = preset_config("debug", task="walker_walk")
+    from dataclasses import replace
+
+    schedule = replace(config.schedule, env_steps=2000)
+    sibe.train(replace(config, schedule=schedule, threads=1), out)
+    return out
+
+
+def test_a_run_leaves_what_is_documented(finished: Path) -> None:
+    for name in ("config.json", "meta.json", "train.csv", "eval.csv", "curve.png"):
+        assert (finished / name).stat().st_size > 0, name
+    train = read_csv(finished / "train.csv")
+    evaluation = read_csv(finished / "eval.csv")
+    every = read_csv(finished / "eval_episodes.csv")
+    assert list(train["frame"]) == [1000, 2000] and list(train["step"]) == [500, 1000]
+    assert list(evaluation["frame"]) == [1000, 2000]
+    for i, frame in enumerate(evaluation["frame"]):
+        returns = every["episode_reward"][every["frame"] == frame]
+        assert evaluation["episode_reward"][i] == pytest.approx(returns.mean())
+    for name in ("kl", "infonce", "bonus", "critic_loss", "temperature"):
+        assert np.isfinite(train[name][-1]), name
+    # one gradient update per agent step from the first learning step on
+    assert train["updates"][-1] == 1000 - 50 + 1
+    assert list((finished / "video").glob("*.mp4"))
+    assert list((finished / "tensorboard").iterdir())
+    meta = json.loads((finished / "meta.json").read_text())
+    assert meta
+
+
+def test_eval_of_a_run_elsewhere_and_with_video(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    video = tmp_path / "out.mp4"
+    assert run("eval", str(finished), "--episodes", "2", "--video", str(video)) == 0
+    first = capsys.readouterr().out
+    assert "walker_walk (clean)" in first and video.stat().st_size > 0
+    assert run("eval", str(finished), "--episodes", "2") == 0
+    assert (
+        capsys.readouterr().out.splitlines()[:3] == first.splitlines()[:3]
+    )  # same seed, same result
+    assert run("eval", str(finished), "--episodes", "1", "--background", "noise") == 0
+    assert "walker_walk (noise)" in capsys.readouterr().out
+    assert run("eval", str(finished), "--episodes", "1", "--task", "cheetah_run") == 0
+    capsys.readouterr()
+    for bad in (
+        ("--task", "cartpole_swingup"),
+        ("--episodes", "0"),
+        ("--background", "fog"),
+        ("--task", "walker_wolk"),
+        ("--video", str(tmp_path / "film.avi")),
+    ):
+        assert run("eval", str(finished), *bad) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert run("eval", str(tmp_path)) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_load_policy_acts_on_single_states_and_batches(finished: Path) -> None:
+    policy = sibe.load_policy(finished)
+    env = sibe.make_env("walker_walk", size=policy.config.env.size)
+    obs, _ = env.reset(seed=0)
+    action = policy.act(obs)
+    assert action.shape == (6,) and env.action_space.contains(action)
+    np.testing.assert_allclose(policy.act(np.stack([obs, obs]))[1], action, rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(policy.act(obs, explore=True), action)
+    env.close()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("method", ["none", "sibe"])
+def test_config_survives_json(preset: str, method: str) -> None:
+    config = preset_config(preset, task="walker_walk", method=method)
+    assert from_json(json.loads(json.dumps(to_json(config)))) == config
+
+
+def test_config_of_another_version_is_refused() -> None:
+    values = to_json(preset_config("debug"))
+    values["sac"]["no_such_field"] = 1
+    with pytest.raises(UserError, match="does not fit this version"):
+        from_json(values)
+
+
+def test_paper_preset_is_appendix_a() -> None:
+    """The numbers of the paper's two tables and its text."""
+    config = preset_config("paper", task="cheetah_run")
+    assert (config.env.size, config.env.stack, config.sac.chunk, config.sac.shift) == (84, 3, 2, 4)
+    assert config.encoder.lr == config.method_config.lr == 1e-4 and config.sac.lr == 1e-3
+    assert config.schedule.replay_capacity == 100_000 and config.schedule.initial_steps == 1000
+    assert (config.sac.discount, config.sac.init_temperature) == (0.99, 0.1)
+    assert (config.encoder.tau, config.method_config.tau, config.sac.tau) == (0.05, 0.05, 0.01)
+    assert (config.method_config.alpha, config.method_config.intrinsic) == (0.1, 0.001)
+    assert config.sac.target_every == 2 and config.sac.hidden == config.method_config.hidden == 1024
+    table = {
+        "ball_in_cup_catch": (4, 256),
+        "cartpole_swingup_sparse": (8, 256),
+        "reacher_easy": (4, 256),
+        "cartpole_swingup": (8, 256),
+        "walker_walk": (2, 128),
+        "cheetah_run": (4, 256),
+    }
+    for task, (repeat, batch) in table.items():
+        config = preset_config("paper", task=task)
+        assert (config.env.action_repeat, config.sac.batch) == (repeat, batch), task
+
+
+def test_a_run_from_before_a_field_or_the_kernels_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "old"
+    assert run("train", *SHORT, "--out", str(out)) == 0
+    for name, change in (
+        ("config.json", lambda values: values["schedule"].pop("eval_process")),
+        ("meta.json", lambda values: values.update(kernels=not values["kernels"])),
+    ):
+        values = json.loads((out / name).read_text())
+        change(values)
+        (out / name).write_text(json.dumps(values))
+    capsys.readouterr()
+    assert run("train", *SHORT, "--out", str(out)) == 0
+    said = capsys.readouterr().out
+    assert "already finished" in said
+    assert "the compiled kernels" in said

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sibe.catalogue.presets import preset_config
+from sibe.config.check import check
+from sibe.config.schema import RunConfig, from_json, to_json
+from sibe.errors import UserError
+from sibe.storage import run_directory
+from sibe.storage.atomic import SUFFIX
+from sibe.storage.run_directory import RunDirectory, collect_meta, git_revision
+
+CONFIG = to_json(RunConfig())
+META = {"versions": {"sibe": "0"}}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def refused(path: Path, config: dict = CONFIG) -> str:
+    with pytest.raises(UserError) as caught:
+        RunDirectory.create_or_open(path, config, META).close()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- a new run, and coming back to it -------------------------------------------------------
+
+
+def test_a_new_run_has_config_meta_and_folders(tmp_path):
+    path = tmp_path / "runs" / "a"
+    with RunDirectory.create_or_open(path, CONFIG, META) as run:
+        assert run.path == path and run.config == CONFIG
+        assert json.loads((path / "config.json").read_text()) == CONFIG
+        assert json.loads((path / "meta.json").read_text()) == META
+        folders = {run.checkpoints, run.replay, run.videos, run.tensorboard}
+        assert folders == {path / n for n in ("checkpoint", "replay", "video", "tensorboard")}
+        assert all(folder.is_dir() for folder in folders)
+        tables = (run.train_csv, run.eval_csv, run.eval_episodes_csv)
+        assert [t.name for t in tables] == ["train.csv", "eval.csv", "eval_episodes.csv"]
+        assert all(table.parent == path for table in tables)
+
+
+def test_the_same_config_comes_back_and_changes_nothing(tmp_path):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    (tmp_path / "train.csv").write_text("frame\n")
+    (tmp_path / "replay" / "episode").write_text("frames")
+    before = files(tmp_path)
+    with RunDirectory.create_or_open(tmp_path, CONFIG, {"other": 1}) as run:
+        assert run.config == CONFIG
+    with RunDirectory.open_existing(tmp_path) as run:
+        assert run.config == CONFIG
+    assert files(tmp_path) == before
+    assert (tmp_path / "replay" / "episode").read_text() == "frames"
+
+
+def test_tuples_are_the_lists_that_json_makes_of_them(tmp_path):
+    RunDirectory.create_or_open(tmp_path, {"strides": (2, 1)}, META).close()
+    with RunDirectory.create_or_open(tmp_path, {"strides": (2, 1)}, META) as run:
+        assert run.config == {"strides": [2, 1]}
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    left = [tmp_path / folder / f"x.{SUFFIX}" for folder in (".", "checkpoint", "replay", "video")]
+    for path in left:
+        path.touch()
+    (tmp_path / "meta.json").unlink()  # killed between the two files
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    assert not any(path.exists() for path in left)
+    assert json.loads((tmp_path / "meta.json").read_text()) == META
+
+
+def test_killed_before_the_config_was_in_place_it_is_still_ours(tmp_path):
+    (tmp_path / ".lock").write_text("1")
+    (tmp_path / f"config.json.01234567{SUFFIX}").write_text("{")
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    assert set(files(tmp_path)) == {".lock", "config.json", "meta.json"}
+
+
+# --- refusals -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 2}, "seed is 1 there and 2 here"),
+        (
+            {"env": {**CONFIG["env"], "background": "noise"}},
+            'env.background is "clean" there and "noise" here',
+        ),
+        (
+            {"encoder": {**CONFIG["encoder"], "strides": [1, 1, 1, 1]}},
+            "encoder.strides is [2, 1, 1, 1] there and [1, 1, 1, 1] here",
+        ),
+        ({"seed": 3, "method": "none"}, "seed is 1 there and 3 here"),
+        ({"future": None}, 'future is "unset" there and null here'),
+    ],
+)
+def test_another_config_is_refused_by_its_first_difference(tmp_path, change, message):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    (tmp_path / "checkpoint" / "checkpoint_000001000.pt").touch()
+    before = files(tmp_path)
+    found = refused(tmp_path, {**CONFIG, **change})
+    assert message in found and str(tmp_path) in found and "--out" in found
+    assert files(tmp_path) == before
+    RunDirectory.open_existing(tmp_path).close()  # the refusal has freed the lock
+
+
+def test_a_run_that_has_not_begun_takes_another_config(tmp_path):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    other = {**CONFIG, "seed": 2}
+    RunDirectory.create_or_open(tmp_path, other, META).close()
+    assert RunDirectory.read_config(tmp_path)["seed"] == 2
+
+
+def test_a_field_that_only_the_old_config_has_is_a_difference(tmp_path):
+    RunDirectory.create_or_open(tmp_path, {"a": 1, "b": {"c": 2}}, META).close()
+    (tmp_path / "train.csv").write_text("frame\n1000\n")
+    assert 'b.c is 2 there and "unset" here' in refused(tmp_path, {"a": 1, "b": {}})
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    message = refused(tmp_path)
+    assert "thesis.tex" in message and "--out" in message
+    assert files(tmp_path) == {"thesis.tex": b"x"}
+
+
+def test_a_file_in_the_way_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("x")
+    assert "File exists" in refused(tmp_path / "file")
+    assert "Not a directory" in refused(tmp_path / "file" / "run")
+
+
+def test_a_place_where_nobody_may_write_is_one_line():
+    # /proc refuses even root, who runs the tests in a container.
+    message = refused(Path("/proc/sibe-run"))
+    assert "cannot use /proc/sibe-run" in message and "--out" in message
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC])
+def test_read_only_or_full_is_one_line_and_frees_the_lock(tmp_path, monkeypatch, code):
+    def fail(path, data):
+        raise OSError(code, os.strerror(code), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory, "write_atomic", fail)
+        assert os.strerror(code) in refused(tmp_path)
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+
+
+@pytest.mark.parametrize("use", [RunDirectory.open_existing, RunDirectory.read_config])
+def test_what_is_no_run_cannot_be_resumed_or_read(tmp_path, use):
+    for path, message in ((tmp_path / "missing", "no run directory"), (tmp_path, "no config.json")):
+        with pytest.raises(UserError, match=message) as caught:
+            use(path)
+        assert str(path) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[1]", b"\xff\xfe", b"\x00" * 100])
+@pytest.mark.parametrize("use", [RunDirectory.open_existing, RunDirectory.read_config, refused])
+def test_a_damaged_config_is_one_line_that_names_it(tmp_path, use, content):
+    (tmp_path / "config.json").write_bytes(content)
+    if use is refused:
+        message = refused(tmp_path)
+    else:
+        with pytest.raises(UserError) as caught:
+            use(tmp_path)
+        message = str(caught.value)
+    assert str(tmp_path / "config.json") in message and "damaged" in message
+    assert (tmp_path / "config.json").read_bytes() == content
+
+
+# --- the lock -------------------------------------------------------------------------------
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from sibe.storage.run_directory import RunDirectory
+run = RunDirectory.open_existing(Path(sys.argv[1]))
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+            message = refused(tmp_path)
+            assert f"is in use by another process (pid {holder.pid})" in message
+            with pytest.raises(UserError, match=f"pid {holder.pid}"):
+                RunDirectory.open_existing(tmp_path)
+            assert RunDirectory.read_config(tmp_path) == CONFIG  # readers need no lock
+        finally:
+            os.kill(holder.pid, signal.SIGKILL)
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())
+
+
+def test_a_second_object_is_refused_and_does_not_disturb_the_first(tmp_path):
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        for _ in range(2):
+            assert f"(pid {os.getpid()})" in refused(tmp_path)
+    RunDirectory.open_existing(tmp_path).close()
+
+
+def test_a_child_that_closes_its_copy_does_not_free_the_lock(tmp_path):
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META) as run:
+        pid = os.fork()
+        if pid == 0:
+            run.close()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert "is in use" in refused(tmp_path)
+
+
+def test_an_error_inside_frees_the_lock(tmp_path):
+    with pytest.raises(RuntimeError), RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        raise RuntimeError
+    RunDirectory.open_existing(tmp_path).close()
+
+
+# --- meta -----------------------------------------------------------------------------------
+
+
+def test_meta_tells_versions_and_machine_but_no_paths(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(sys, "argv", ["/home/me/.venv/bin/sibe", "train", "--out", "a b"])
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    meta = collect_meta()
+    assert meta["command"] == "sibe train --out 'a b'"
+    assert meta["versions"]["torch"] == torch.__version__
+    assert set(meta["versions"]) == {
+        *("python", "sibe", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
+    }
+    assert all(meta["versions"].values())
+    assert meta["torch_threads"] == torch.get_num_threads() and meta["cores"] == os.cpu_count()
+    assert meta["cpu"] and meta["platform"] and meta["device"] and meta["MUJOCO_GL"] == "egl"
+    assert meta["started"].endswith("+00:00")
+    text = json.dumps(meta)
+    for secret in (
+        str(Path.home()) + "/",
+        str(Path(run_directory.__file__).parents[1]),
+        os.getcwd(),
+    ):
+        assert secret not in text
+    monkeypatch.setattr(run_directory, "_PACKAGES", ("no-such-package",))
+    assert collect_meta()["versions"]["no-such-package"] is None
+
+
+def git(folder: Path, *args: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(
+        ["git", *identity, *args], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_git_revision_follows_the_checkout(tmp_path):
+    package = tmp_path / "src"
+    package.mkdir()
+    (package / "a.py").write_text("1")
+    assert git_revision(package) is None  # no repository
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    assert git_revision(package) is None  # no commit yet
+    git(tmp_path, "rm", "--cached", "-r", ".")
+    git(tmp_path, "commit", "--allow-empty", "-m", "other")
+    assert git_revision(package) is None  # not tracked: somebody else's checkout
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "a")
+    head = git(tmp_path, "rev-parse", "HEAD")
+    assert git_revision(package) == {"revision": head, "dirty": False}
+    (tmp_path / "notes").touch()  # outside the package
+    assert git_revision(package) == {"revision": head, "dirty": False}
+    (package / "a.py").write_text("2")
+    assert git_revision(package) == {"revision": head, "dirty": True}
+
+
+def test_without_git_there_is_no_revision_and_no_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_revision(tmp_path) is None
+    assert collect_meta()["git"] is None
+
+
+# --- a config from elsewhere ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [None, "x", [1], {}, 2.5])
+def test_a_config_with_a_wrong_type_is_one_line(bad):
+    """An export is passed between people: whatever its config.json holds is no traceback."""
+    good = to_json(preset_config("debug"))
+    assert to_json(from_json(json.loads(json.dumps(good)))) == good
+    sections = [(good, name) for name in good]
+    sections += [(part, name) for part in good.values() if isinstance(part, dict) for name in part]
+    for part, name in sections:
+        kept = part[name]
+        part[name] = bad
+        with contextlib.suppress(UserError):  # some values fit: a float, a path, None
+            check(from_json(json.loads(json.dumps(good))))
+        part[name] = kept
+    if bad != {}:  # a section without fields has their defaults
+        with pytest.raises(UserError, match=r"config\.json does not fit"):
+            from_json({**good, "sac": bad})
