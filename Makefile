@@ -40,6 +40,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 train: setup
 	@echo "SIBE with white noise behind the robot; expect a return of about 500 of 1000 at the end"

@@ -16,7 +16,8 @@ import numpy as np
 
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import method_names
-from sibe.config.schema import RunConfig, to_json
+from sibe.catalogue.run_config import to_json
+from sibe.config.schema import RunConfig
 from sibe.logs.csv_log import EVAL_COLUMNS, EVAL_EPISODE_COLUMNS, TRAIN_COLUMNS, CsvLog
 from sibe.logs.video import write_mp4
 

@@ -17,9 +17,9 @@ from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.images import to_float
 from sibe.catalogue.presets import PRESETS, preset_config
 from sibe.catalogue.registry import build_method
+from sibe.catalogue.run_config import check, from_json, to_json, updates_per_run
 from sibe.cli import main as cli
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, SACConfig, from_json, to_json, updates_per_run
+from sibe.config.schema import RunConfig, SACConfig
 from sibe.errors import UserError
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS, read_csv
 from sibe.storage import checkpoint

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from sibe.agents.sac.agent import SAC, SAC_METRICS, losses
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.methods.base import Latents
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.replay.chunk import Chunk
@@ -24,7 +26,7 @@ def make_config(method: str = "sibe", **sac: object) -> RunConfig:
 
 
 def make_agent(config: RunConfig, seed: int = 0) -> SAC:
-    return SAC(config, ACTIONS, torch.Generator().manual_seed(seed), torch.device("cpu"))
+    return build_sac(config, ACTIONS, torch.Generator().manual_seed(seed), torch.device("cpu"))
 
 
 def make_chunk(config: RunConfig, seed: int = 0, batch: int | None = None) -> Chunk:

@@ -36,7 +36,8 @@ from sibe.bench.workloads import (
     plain_batch,
 )
 from sibe.catalogue.presets import preset_config
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sibe.catalogue import registry
-from sibe.catalogue.registry import AGENTS, METHODS, find_method, method_names
+from sibe.catalogue.registry import ENTRIES, find_method, method_names
 from sibe.cli import main as cli
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
@@ -82,7 +82,7 @@ def test_the_how_to_trains(install: Install, tmp_path: Path) -> None:
 
 def test_a_plug_in_is_known_by_name_without_being_imported(install: Install) -> None:
     install("lazy", "raise RuntimeError('imported')", lazy="lazy:ENTRY")
-    assert method_names() == [*METHODS, *AGENTS, "lazy"]
+    assert method_names() == [*ENTRIES, "lazy"]
     with pytest.raises(UserError, match=r"'laz'; did you mean lazy\?.*known: none, sibe.*lazy"):
         find_method("laz")
 
@@ -156,7 +156,7 @@ def test_a_built_in_name_cannot_be_taken(
             assert find_method("sibe").build is SIBE
     (record,) = caplog.records
     assert "thief" in record.getMessage() and "'sibe'" in record.getMessage()
-    assert method_names() == [*METHODS, *AGENTS]
+    assert method_names() == [*ENTRIES]
 
 
 def test_two_packages_with_one_name_are_refused(install: Install) -> None:

@@ -17,8 +17,8 @@ import torch
 
 import sibe
 from sibe.catalogue.presets import PRESETS, preset_config
+from sibe.catalogue.run_config import from_json, to_json
 from sibe.cli import main as cli
-from sibe.config.schema import from_json, to_json
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.storage import checkpoint

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from sibe.catalogue.registry import METHODS
+from sibe.catalogue.run_config import updates_per_run
 from sibe.cli import main as cli
-from sibe.config.schema import RunConfig, updates_per_run
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.experiments import estimate
 from sibe.experiments.catalogue import describe_suite, describe_suites

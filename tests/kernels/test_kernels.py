@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sibe.agents.sac.agent import SAC
 from sibe.bench.workloads import _random_chunk
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.kernels import convolution, crops, library
 from sibe.nn.convolution import _ConvolutionReLU, convolve_relu
@@ -240,7 +240,7 @@ def test_updates_are_those_without_kernels(monkeypatch: pytest.MonkeyPatch) -> N
 
     def losses(on: bool) -> list[float]:
         switch(monkeypatch, on)
-        agent = SAC(config, 1, seeded(), torch.device("cpu"))
+        agent = build_sac(config, 1, seeded(), torch.device("cpu"))
         assert ("_ConvolutionReLU" in graph(agent.encoder(chunk.obs))) is on
         metrics = [agent.update(chunk) for _ in range(3)]
         return [float(step[name]) for step in metrics for name in agent.watched]

@@ -17,10 +17,12 @@ from torch import nn
 
 from sibe.agents.sac.agent import SAC
 from sibe.analysis.representation.ridge import FOLDS
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
+from sibe.catalogue.run_config import sampling
 from sibe.cli.ladder import LadderCommand
 from sibe.cli.main import main
-from sibe.config.schema import RunConfig, sampling
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.ladder.alone import MethodAlone, train_alone
 from sibe.ladder.decoding import mean_r2
@@ -155,7 +157,7 @@ def test_errors_are_of_the_given_size_and_repeat_with_the_seed() -> None:
 
 def test_a_stand_in_for_the_encoder_stays_and_the_rest_learns() -> None:
     config = make_config("none")
-    agent = SAC(config, 1, torch.Generator().manual_seed(0), CPU)
+    agent = build_sac(config, 1, torch.Generator().manual_seed(0), CPU)
     encoder = StateEncoder(5, config.encoder.features, torch.Generator().manual_seed(1))
     replace_encoder(agent, encoder)
     replay, rng = VectorReplay(40, 5, 1), np.random.default_rng(0)
@@ -219,7 +221,7 @@ def test_supervision_finds_what_is_in_the_image() -> None:
 
 def test_alone_moves_encoder_and_method_only(episodes: FixedEpisodes) -> None:
     config = make_config(background="noise")
-    agent = SAC(config, 1, torch.Generator().manual_seed(0), CPU)
+    agent = build_sac(config, 1, torch.Generator().manual_seed(0), CPU)
     before = copy.deepcopy(agent.networks())
     temperature = agent.log_temperature.clone()
     reports: list[tuple[int, float, dict[str, Any]]] = []
@@ -244,14 +246,14 @@ def test_single_frames_and_sums_of_rewards_as_in_the_cpu_preset(episodes: FixedE
     reports: list[Any] = []
     encoder = train_supervised(plain, episodes, 2, CPU, lambda *report: reports.append(report))
     assert np.isfinite(reports[-1][1]).all()
-    agent = SAC(plain, 1, torch.Generator().manual_seed(0), CPU)
+    agent = build_sac(plain, 1, torch.Generator().manual_seed(0), CPU)
     replace_encoder(agent, encoder)
     before = copy.deepcopy(agent.encoder)
     chunk = episodes.replay.minibatch(sampling(plain), np.random.default_rng(0))
     metrics = agent.update(chunk._replace(action=chunk.action[..., :1]))
     assert torch.isfinite(metrics["critic_loss"]) and _same(before, agent.encoder)
     train_alone(
-        SAC(whole, 1, torch.Generator().manual_seed(0), CPU),
+        build_sac(whole, 1, torch.Generator().manual_seed(0), CPU),
         episodes,
         2,
         lambda *report: reports.append(report),
@@ -261,7 +263,7 @@ def test_single_frames_and_sums_of_rewards_as_in_the_cpu_preset(episodes: FixedE
 
 @pytest.mark.parametrize("method", ["rpc", "proto", "disagreement", "icm", "rnd", "db"])
 def test_every_method_can_be_alone(method: str, episodes: FixedEpisodes) -> None:
-    agent = SAC(make_config(method), 1, torch.Generator().manual_seed(0), CPU)
+    agent = build_sac(make_config(method), 1, torch.Generator().manual_seed(0), CPU)
     reports: list[Any] = []
     train_alone(agent, episodes, 2, lambda *report: reports.append(report))
     assert np.isfinite(reports[-1][1])
@@ -269,7 +271,7 @@ def test_every_method_can_be_alone(method: str, episodes: FixedEpisodes) -> None
 
 def test_plain_sac_has_nothing_to_do_alone(episodes: FixedEpisodes) -> None:
     config = make_config("none")
-    agent = SAC(config, 1, torch.Generator().manual_seed(0), CPU)
+    agent = build_sac(config, 1, torch.Generator().manual_seed(0), CPU)
     chunk = episodes.replay.minibatch(sampling(config), np.random.default_rng(0))
     with pytest.raises(UserError, match="no loss of its own"):
         MethodAlone(agent).update(chunk._replace(action=chunk.action[..., :1]))
@@ -291,7 +293,7 @@ def test_what_pixels_teach_is_not_recorded() -> None:
     config = make_config("none")
     config = replace(config, schedule=replace(config.schedule, env_steps=900))
     env, eval_env = (make_configured_env(config.env, split=split) for split in ("train", "eval"))
-    agent = SAC(config, 1, torch.Generator().manual_seed(0), CPU)
+    agent = build_sac(config, 1, torch.Generator().manual_seed(0), CPU)
     replay = Replay(500, (32, 32, 3), 1, stack=3, pad=2)
     told: list[Evaluation] = []
     learner = Learner(

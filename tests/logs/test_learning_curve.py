@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sibe.config.schema import RunConfig, to_json
+from sibe.catalogue.run_config import to_json
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.logs import learning_curve
 from sibe.logs.csv_log import EVAL_COLUMNS, TRAIN_COLUMNS, CsvLog

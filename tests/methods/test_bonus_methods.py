@@ -14,7 +14,7 @@ from method_inputs import random_latents, seeded
 from torch import Tensor
 from torch.nn import functional as F
 
-from sibe.agents.sac.agent import SAC
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import METHODS, build_method
 from sibe.errors import UserError
@@ -328,7 +328,7 @@ def test_everything_stays_finite(name: str, scale: float) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_the_agent_only_updates_are_remembered(name: str) -> None:
-    agent = SAC(preset_config("debug", method=name), A, seeded(), torch.device("cpu"))
+    agent = build_sac(preset_config("debug", method=name), A, seeded(), torch.device("cpu"))
     obs = torch.randint(0, 256, (3, 8, 32, 32, 9), dtype=torch.uint8, generator=seeded(1))
     action = torch.rand(2, 8, A, generator=seeded(2)) * 2 - 1
     chunk = Chunk(obs, action, torch.ones(2, 8), torch.ones(2, 8))

@@ -20,10 +20,11 @@ from method_inputs import seeded
 from torch import Tensor
 
 from sibe.agents.sac.agent import SAC, losses
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import PRESETS, preset_config
 from sibe.catalogue.registry import METHODS, Entry, build_method
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, from_json, to_json
+from sibe.catalogue.run_config import check, from_json, to_json
+from sibe.config.schema import RunConfig
 from sibe.methods.base import Latents, Method
 from sibe.replay.chunk import Chunk
 
@@ -54,7 +55,7 @@ def make_latents(name: str, length: int = 2, seed: int = 1) -> Latents:
 
 
 def make_agent(config: RunConfig, seed: int = 0) -> SAC:
-    return SAC(config, ACTIONS, seeded(seed), torch.device("cpu"))
+    return build_sac(config, ACTIONS, seeded(seed), torch.device("cpu"))
 
 
 def make_chunk(config: RunConfig, seed: int = 0) -> Chunk:

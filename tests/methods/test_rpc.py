@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from sibe.agents.sac.agent import SAC
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
@@ -43,7 +44,7 @@ def make_latents(length: int = 2, batch: int = 5) -> Latents:
 def make_agent(steps: int = 0, **changes: Any) -> SAC:
     config = preset_config("debug", method="rpc")
     config = replace(config, method_config=replace(config.method_config, latent=5, **changes))
-    agent = SAC(config, A, seeded(), torch.device("cpu"))
+    agent = build_sac(config, A, seeded(), torch.device("cpu"))
     for i in range(steps):
         agent.update(make_chunk(config, i))
     return agent

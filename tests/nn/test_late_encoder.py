@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sibe.agents.sac.agent import SAC, losses
+from sibe.agents.sac.agent import losses
 from sibe.agents.sac.encoders import build_encoder
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.nn.encoder import Encoder
 from sibe.nn.late_encoder import LateFusionEncoder
 from sibe.replay import Replay
@@ -115,7 +117,7 @@ def test_an_agent_learns_the_same_from_frames_as_from_stacked_states(
 ) -> None:
     """The TD target of a chunk of frames is that of its states, encoded one by one."""
     config = late_config(method, transitions=transitions)
-    agent = SAC(config, 2, seeded(), torch.device("cpu"))
+    agent = build_sac(config, 2, seeded(), torch.device("cpu"))
     replay, wanted = filled_replay(config, 2), sampling(config)
     assert wanted.frames_per_state == 3
     chunk = replay.minibatch(wanted, np.random.default_rng(5))
@@ -156,7 +158,7 @@ def test_reward_scale_scales_the_targets_and_nothing_else() -> None:
 
     for scale in (1.0, 0.1):
         config = late_config("none", reward_scale=scale)
-        agent = SAC(config, 2, seeded(), torch.device("cpu"))
+        agent = build_sac(config, 2, seeded(), torch.device("cpu"))
         with torch.no_grad():
             agent.target_critic.q1[-1].weight.zero_()
             agent.target_critic.q2[-1].weight.zero_()

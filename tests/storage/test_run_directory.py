@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sibe.catalogue.presets import preset_config
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, from_json, to_json
+from sibe.catalogue.run_config import check, from_json, to_json
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.storage import run_directory
 from sibe.storage.atomic import SUFFIX

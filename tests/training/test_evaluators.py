@@ -16,7 +16,8 @@ import torch
 
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.presets import preset_config
-from sibe.config.schema import RunConfig, to_json
+from sibe.catalogue.run_config import to_json
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.training.evaluators import EvaluationHere, EvaluationProcess
 
@@ -87,7 +88,7 @@ def test_a_process_that_cannot_start_says_why_at_once(config: RunConfig) -> None
 
 _LEARNER = """
 import json, sys, time
-from sibe.config.schema import from_json
+from sibe.catalogue.run_config import from_json
 from sibe.training.evaluators import EvaluationProcess
 if __name__ == "__main__":
     made = EvaluationProcess(from_json(json.loads(sys.argv[1])), 1)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sibe.config.schema import upgraded
+from sibe.catalogue.run_config import upgraded
 from sibe.envs.tasks import BACKGROUNDS
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv

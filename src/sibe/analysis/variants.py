@@ -16,33 +16,12 @@ from typing import Any, Literal
 
 from sibe.analysis.runs import Run
 from sibe.catalogue.presets import PRESETS, preset_config
-from sibe.catalogue.registry import find_method, method_names
-from sibe.config.schema import EncoderConfig, EnvConfig, SACConfig, ScheduleConfig, to_json
+from sibe.catalogue.registry import find_agent, method_names
+from sibe.catalogue.run_config import to_json
+from sibe.config.schema import EncoderConfig, EnvConfig, SACConfig, ScheduleConfig
 
 Kind = Literal["method", "component", "chunk", "other"]
 
-METHOD_NAMES = {
-    "sibe": "SIBE",
-    "db": "DB",
-    "proto": "Proto-RL",
-    "plan2explore": "Plan2Explore",
-    "rpc": "RPC",
-    "none": "SAC",
-    "disagreement": "Disagreement",
-    "icm": "ICM",
-    "rnd": "RND",
-}
-_METHOD_COLOURS = {
-    "sibe": "#0072B2",
-    "db": "#E69F00",
-    "proto": "#009E73",
-    "plan2explore": "#D55E00",
-    "rpc": "#CC79A7",
-    "none": "#7A7A7A",
-    "disagreement": "#56B4E9",
-    "icm": "#999933",
-    "rnd": "#AA4499",
-}
 _MORE_COLOURS = ("#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999933", "#AA4499")
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "4 2 1 2 1 2", "10 4", "1 3")
 """Dash patterns in line widths, as SVG writes them; "" is a solid line."""
@@ -83,7 +62,8 @@ def assign_arms(runs: Sequence[Run]) -> tuple[list[Arm], dict[str, Arm]]:
 
 def _arm(run: Run, changes: dict[str, Any], several_presets: bool) -> Arm:
     method, preset = run.config["method"], run.config["preset"]
-    label, kind = _describe(METHOD_NAMES.get(method, method), method, changes)
+    name = find_agent(method).label if method in method_names() else method
+    label, kind = _describe(name, method, changes)
     if several_presets:
         label = f"{label} ({preset})"
     key = ", ".join([method, preset, *(f"{name}={value}" for name, value in changes.items())])
@@ -153,7 +133,7 @@ def _defaults(method: str) -> dict[str, Any]:
         "schedule": ScheduleConfig(),
     }
     if method in method_names():
-        parts["method_config"] = find_method(method).config()
+        parts["method_config"] = find_agent(method).config()
     return {name: asdict(part) for name, part in parts.items()}
 
 
@@ -180,7 +160,7 @@ def _leaves(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any
 
 
 def _order(arm: Arm) -> tuple[int, int, str]:
-    methods = list(METHOD_NAMES)
+    methods = method_names()
     place = methods.index(arm.method) if arm.method in methods else len(methods)
     return _KINDS.index(arm.kind), place, arm.label
 
@@ -196,9 +176,10 @@ def _styled(arms: list[Arm]) -> Iterable[Arm]:
 
 def _styles(arm: Arm, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
     """Yield styles for an arm, the best first; the last ones are new for certain."""
-    methods = list(METHOD_NAMES)
-    if arm.kind == "method" and arm.method in methods:
-        colours: Sequence[str] = (_METHOD_COLOURS[arm.method],)
+    methods = method_names()
+    color = find_agent(arm.method).color if arm.method in methods else None
+    if arm.kind == "method" and color is not None:
+        colours: Sequence[str] = (color,)
         first = methods.index(arm.method) % len(DASHES)
     else:
         used = {colour for colour, _ in taken}

@@ -19,8 +19,8 @@ from sibe.bench.workloads import (
     period,
     usual_sampling,
 )
+from sibe.catalogue.run_config import sampling as config_sampling
 from sibe.config.schema import RunConfig
-from sibe.config.schema import sampling as config_sampling
 from sibe.replay.replay import Replay
 
 

@@ -26,7 +26,8 @@ from sibe.bench.workloads import (
     period,
     usual_replay,
 )
-from sibe.config.schema import RunConfig, sampling, to_json
+from sibe.catalogue.run_config import sampling, to_json
+from sibe.config.schema import RunConfig
 
 Work = Callable[[], object]
 

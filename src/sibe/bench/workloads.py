@@ -18,8 +18,10 @@ from torch import Tensor
 from sibe.agents.sac.agent import SAC
 from sibe.bench.reference.learner import SeparateSAC
 from sibe.bench.reference.replay import Batch, StackedReplay
+from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.replay.chunk import Chunk
 from sibe.replay.replay import Replay
 
@@ -40,7 +42,7 @@ def period(config: RunConfig) -> int:
 
 def make_agent(config: RunConfig) -> SAC:
     """Return an agent of ours."""
-    return SAC(config, ACTION_DIM, torch.Generator().manual_seed(0), torch.device("cpu"))
+    return build_sac(config, ACTION_DIM, torch.Generator().manual_seed(0), torch.device("cpu"))
 
 
 def make_usual(config: RunConfig) -> SeparateSAC:

@@ -1,4 +1,4 @@
-"""From a config to the agent it describes: SAC with a method, or an agent of its own."""
+"""From a config to the agent it describes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from sibe.agents.protocol import Agent
 from sibe.agents.sac.agent import SAC
-from sibe.catalogue.registry import AGENTS
+from sibe.catalogue.registry import find_agent
 from sibe.config.schema import RunConfig
 
 
@@ -14,7 +14,13 @@ def build_agent(
     config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
 ) -> Agent:
     """Build the agent; ``generator`` draws its initial weights and all noise of its updates."""
-    if config.method in AGENTS:
-        agent: Agent = AGENTS[config.method].build(config, action_dim, generator, device)
-        return agent
-    return SAC(config, action_dim, generator, device)
+    return find_agent(config.method).build(config, action_dim, generator, device)
+
+
+def build_sac(
+    config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+) -> SAC:
+    """Build an agent that is SAC with a method, for those who look inside it."""
+    agent = build_agent(config, action_dim, generator, device)
+    assert isinstance(agent, SAC)
+    return agent

@@ -1,9 +1,9 @@
-"""All methods by name: the one line that adds a method to the command line and to the tests.
+"""All methods and agents by name: the one entry that adds one to the command line and the tests.
 
-A method is plugged into SAC, or is an agent of its own; the command line does not care which.
-Packages of others add theirs by an entry point of the group ``sibe.methods`` (see
-docs/howto/add_method.md). A plug-in is imported only when its name is asked for, so a broken one
-harms nobody else, and it cannot take the name of a built-in method.
+A method is plugged into SAC, a standalone agent is built as it is; ``find_agent`` returns both as
+entries of one kind. Packages of others add methods by an entry point of the group
+``sibe.methods`` (see docs/howto/add_method.md). A plug-in is imported only when its name is asked
+for, so a broken one harms nobody else, and it cannot take the name of a built-in one.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from sibe.agents.plan2explore.config import Plan2ExploreConfig
+from sibe.agents.entry import AgentEntry
+from sibe.agents.plan2explore.entry import PLAN2EXPLORE
+from sibe.agents.sac import entry as sac
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError, nearest
 from sibe.methods.base import Method
 from sibe.methods.db import DB, DBConfig
 from sibe.methods.disagreement import Disagreement, DisagreementConfig
+from sibe.methods.entry import Entry
 from sibe.methods.icm import ICM, ICMConfig
 from sibe.methods.none import NoMethod, NoneConfig
 from sibe.methods.proto import Proto, ProtoConfig
@@ -32,74 +35,50 @@ from sibe.methods.sibe import SIBE, SIBEConfig
 
 ENTRY_POINT_GROUP = "sibe.methods"
 
-
-class Entry(NamedTuple):
-    """How a method is configured and built."""
-
-    config: type[Any]
-    """frozen dataclass; every field has a default and a docstring"""
-    build: Callable[..., Method]
-    """called as ``build(features, action_dim, config, generator=generator)``"""
-    bonus_field: str | None = "intrinsic"
-    """field of the config that scales the bonus, 0 for none; None: the method never pays one"""
-
-
-class AgentEntry(NamedTuple):
-    """How an agent of its own is configured and built."""
-
-    config: type[Any]
-    """frozen dataclass; every field has a default and a docstring; ``sampling()`` as in SAC's"""
-    build: Callable[..., Any]
-    """called as ``build(run_config, action_dim, generator, device)``, returns an ``Agent``"""
-    preset: Callable[[Any], Any]
-    """takes the run's config with ``preset`` named in it and SAC's values, returns the agent's"""
-
-
-def _build_plan2explore(*args: Any) -> Any:
-    from sibe.agents.plan2explore.agent import Plan2Explore  # imports the config, and so this
-
-    return Plan2Explore(*args)
-
-
-def _preset_plan2explore(config: Any) -> Any:
-    from sibe.agents.plan2explore.presets import with_preset
-
-    return with_preset(config)
-
-
-METHODS: dict[str, Entry] = {
-    "none": Entry(NoneConfig, NoMethod, bonus_field=None),
-    "sibe": Entry(SIBEConfig, SIBE),
-    "rpc": Entry(RPCConfig, RPC, bonus_field="reward_cost"),
-    "proto": Entry(ProtoConfig, Proto),
-    "disagreement": Entry(DisagreementConfig, Disagreement),
-    "icm": Entry(ICMConfig, ICM),
-    "rnd": Entry(RNDConfig, RND),
-    "db": Entry(DBConfig, DB),
+# In the order in which tables and figures show them. Colors are Okabe and Ito's, then Tol's.
+ENTRIES: dict[str, Entry | AgentEntry] = {
+    "sibe": Entry(SIBEConfig, SIBE, label="SIBE", color="#0072B2"),
+    "db": Entry(DBConfig, DB, label="DB", color="#E69F00"),
+    "proto": Entry(ProtoConfig, Proto, label="Proto-RL", color="#009E73"),
+    "plan2explore": PLAN2EXPLORE,
+    "rpc": Entry(RPCConfig, RPC, bonus_field="reward_cost", label="RPC", color="#CC79A7"),
+    "none": Entry(NoneConfig, NoMethod, bonus_field=None, label="SAC", color="#7A7A7A"),
+    "disagreement": Entry(DisagreementConfig, Disagreement, label="Disagreement", color="#56B4E9"),
+    "icm": Entry(ICMConfig, ICM, label="ICM", color="#999933"),
+    "rnd": Entry(RNDConfig, RND, label="RND", color="#AA4499"),
 }
-
-AGENTS: dict[str, AgentEntry] = {
-    "plan2explore": AgentEntry(Plan2ExploreConfig, _build_plan2explore, _preset_plan2explore),
-}
+METHODS = {name: entry for name, entry in ENTRIES.items() if isinstance(entry, Entry)}
+"""The built-in methods that are plugged into SAC."""
 
 
 def method_names() -> list[str]:
     """Return the names of all methods, built in or installed, without importing a plug-in."""
-    built_in = [*METHODS, *AGENTS]
-    return [*built_in, *(name for name in _plugins() if name not in built_in)]
+    return [*ENTRIES, *(name for name in _plugins() if name not in ENTRIES)]
 
 
-def find_method(name: str) -> Entry | AgentEntry:
-    """Return the entry called ``name``."""
-    built_in: dict[str, Entry | AgentEntry] = {**METHODS, **AGENTS}
+def find_agent(name: str) -> AgentEntry:
+    """Return the agent called ``name``: SAC with that method, or a standalone agent."""
+    entry = _find(name)
+    return sac.sac_entry(name, entry) if isinstance(entry, Entry) else entry
+
+
+def find_method(name: str) -> Entry:
+    """Return the method called ``name``, which can be plugged into SAC."""
+    entry = _find(name)
+    if not isinstance(entry, Entry):
+        raise UserError(f"{name} is a standalone agent and cannot be plugged into SAC")
+    return entry
+
+
+def _find(name: str) -> Entry | AgentEntry:
     points = _plugins().get(name, [])
-    if name in built_in:
+    if name in ENTRIES:
         if points:
             _warn_once(
                 f"{_origins(points)} also offers a method {name!r}: the built-in one is used; "
                 "rename or uninstall the other"
             )
-        return built_in[name]
+        return ENTRIES[name]
     if not points:
         known = method_names()
         raise UserError(
@@ -148,12 +127,10 @@ def _fault(name: str, loaded: object) -> str | None:
     """Return what is wrong with a plug-in, if anything."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):  # it becomes a flag and a folder
         return "has a name with other characters than letters, digits, - and _"
-    from sibe.config.schema import RunConfig  # imports this module
-
     if name in {field.name for field in dataclasses.fields(RunConfig)}:
         return "has the name of a part of the configuration: give it another"
     if not isinstance(loaded, Entry):
-        return f"is a {type(loaded).__name__}, not a sibe.catalogue.registry.Entry"
+        return f"is a {type(loaded).__name__}, not a sibe.methods.entry.Entry"
     if not (isinstance(loaded.config, type) and dataclasses.is_dataclass(loaded.config)):
         return "has a config that is not a dataclass"
     if not loaded.config.__dataclass_params__.frozen:  # type: ignore[attr-defined]
@@ -177,12 +154,4 @@ def build_method(
     generator: torch.Generator | None = None,
 ) -> Method:
     """Build the method called ``name``; ``config`` is its config, or None for the defaults."""
-    entry = find_method(name)
-    if isinstance(entry, AgentEntry):
-        raise UserError(f"{name} is an agent of its own and cannot be plugged into SAC")
-    config = entry.config() if config is None else config
-    if not isinstance(config, entry.config):
-        raise UserError(
-            f"method {name!r} takes a {entry.config.__name__}, not a {type(config).__name__}"
-        )
-    return entry.build(features, action_dim, config, generator=generator)
+    return sac.build_method(name, find_method(name), config, features, action_dim, generator)

@@ -30,14 +30,12 @@ class Benchmark:
         from sibe.bench.picture import check_name, write_picture
         from sibe.bench.results import table
         from sibe.bench.suite import run_bench
-        from sibe.config.check import MOST_THREADS
+        from sibe.config.schema import MAX_THREADS
         from sibe.errors import UserError
         from sibe.storage.atomic import write_atomic
 
-        if not 0 <= self.threads <= MOST_THREADS:
-            raise UserError(
-                f"--threads must be 0 (all cores) to {MOST_THREADS}, not {self.threads}"
-            )
+        if not 0 <= self.threads <= MAX_THREADS:
+            raise UserError(f"--threads must be 0 (all cores) to {MAX_THREADS}, not {self.threads}")
         if self.picture is not None:
             check_name(self.picture)
             if self.json is None or (self.only and "training" not in self.only):

@@ -32,6 +32,7 @@ class Evaluate:
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
+        from sibe.envs.tasks import check_background
         from sibe.errors import UserError
         from sibe.logs.video import check_mp4, write_mp4
         from sibe.policy.load import load_policy
@@ -46,7 +47,7 @@ class Evaluate:
         env = replace(
             trained,
             task=self.task or trained.task,
-            background=self.background or trained.background,
+            background=check_background(self.background or trained.background),
             clips=self.clips or trained.clips,
         )
         envs = make_eval_envs(env, min(self.episodes, 10))

@@ -44,7 +44,7 @@ class LadderCommand:
         import torch
 
         from sibe.catalogue.presets import preset_config
-        from sibe.config.check import check
+        from sibe.catalogue.run_config import check
         from sibe.envs.tasks import check_background
         from sibe.ladder.rungs import check_ladder, climb, make_ladder
         from sibe.ladder.table import as_csv, as_text

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from sibe.catalogue.presets import PRESETS, preset_config
-from sibe.catalogue.registry import AGENTS, find_method, method_names
+from sibe.catalogue.registry import find_agent, method_names
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
 
-ONLY_SAC = ("sac", "encoder")
-"""Parts of the config that an agent of its own has no use for, and so no flags."""
+_AGENT_PARTS = ("sac", "encoder")
+"""Parts of the config that not every agent uses; those it does not use have no flags."""
 
 
 def first_value(args: list[str], *flags: str) -> str | None:
@@ -48,8 +48,9 @@ def train_type(default: RunConfig) -> type[Any]:
         ("out", Annotated[Path | None, arg(help="Directory of the run (default: runs/…).")], None),
         ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
     ]
+    unused = set(_AGENT_PARTS) - set(find_agent(default.method).parts)
     for field in dataclasses.fields(RunConfig):
-        if default.method in AGENTS and field.name in ONLY_SAC:
+        if field.name in unused:
             continue
         value = getattr(default, field.name)
         kind: Any
@@ -70,8 +71,7 @@ def train_type(default: RunConfig) -> type[Any]:
 def _help(name: str) -> str:
     texts = {
         "seed": "One seed gives one result.",
-        "method": f"What is added to SAC, or an agent of its own ({', '.join(AGENTS)}): "
-        f"{', '.join(method_names())}.",
+        "method": f"What is added to SAC, or a standalone agent: {', '.join(method_names())}.",
         "preset": f"Where the defaults come from: {', '.join(PRESETS)}.",
         "device": "auto, cpu, cuda, cuda:1, …",
         "threads": "CPU threads for learning; 0 for all cores.",
@@ -79,11 +79,12 @@ def _help(name: str) -> str:
     return texts[name]
 
 
-def _refuse_flags_of_sac(method: str, args: list[str]) -> None:
+def _refuse_unused_flags(method: str, args: list[str]) -> None:
+    unused = set(_AGENT_PARTS) - set(find_agent(method).parts)
     for word in args:
-        if method in AGENTS and word.startswith(tuple(f"--{part}." for part in ONLY_SAC)):
+        if word.startswith(tuple(f"--{part}." for part in unused)):
             raise UserError(
-                f"{word.partition('=')[0]} does not apply to {method}, an agent of its own; "
+                f"{word.partition('=')[0]} does not apply to {method}, a standalone agent; "
                 f"see --{method}.* in sibe train --method {method} --help"
             )
 
@@ -94,11 +95,11 @@ def run_train(args: list[str]) -> int:
 
     preset, method = first_value(args, "--preset"), first_value(args, "--method") or "sibe"
     task = first_value(args, "--task") or "cartpole_swingup"
-    find_method(method)
+    find_agent(method)
     chosen = preset or default_preset()
     background = first_value(args, "--background") or "clean"
     default = preset_config(chosen, task=task, method=method, background=background)
-    _refuse_flags_of_sac(method, args)
+    _refuse_unused_flags(method, args)
     command = parse(train_type(default), args, prog="sibe train")
     from sibe.training.run import resume, train
 

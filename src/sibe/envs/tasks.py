@@ -8,7 +8,7 @@ with the suite. Action repeats follow the paper's Table 3, for other domains the
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from sibe.errors import UserError, nearest
 
@@ -48,7 +48,8 @@ PAPER_TASKS = (
 PAPER_BACKGROUNDS = ("clean", "noise", "video")
 VIDEOS = ("video", "video_random")
 """The two protocols of the natural setting: an endless loop, and a random clip per episode."""
-BACKGROUNDS = ("clean", "noise", *VIDEOS)
+BackgroundName = Literal["clean", "noise", "video", "video_random"]
+BACKGROUNDS: tuple[BackgroundName, ...] = get_args(BackgroundName)
 LOOP_FRAMES = 1000
 
 
@@ -90,7 +91,7 @@ def task_spec(name: str) -> TaskSpec:
     return SUITE_TASKS[name]
 
 
-def check_background(name: str) -> str:
+def check_background(name: str) -> BackgroundName:
     """Return ``name`` if it is a background."""
     if name not in BACKGROUNDS:
         raise UserError(

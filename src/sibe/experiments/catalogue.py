@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from sibe.catalogue.registry import AGENTS
+from sibe.catalogue.registry import find_agent, method_names
 from sibe.experiments.estimate import Speed, Stopwatch, run_seconds
 from sibe.experiments.plan import any_config, count_updates, missing_methods
 from sibe.experiments.request import Overrides
@@ -79,8 +79,9 @@ def suite_seconds(
 
 
 def _agent(run: Run) -> str:
-    """Methods on SAC cost much the same; an agent of its own does not."""
-    return run.variant.method if run.variant.method in AGENTS else "sac"
+    """Methods on SAC cost much the same; a standalone agent does not."""
+    method = run.variant.method
+    return find_agent(method).agent if method in method_names() else "sac"
 
 
 def _cell(run: Run) -> tuple[str, str]:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, to_json, updates_per_run
+from sibe.catalogue.run_config import check, to_json, updates_per_run
+from sibe.config.schema import RunConfig
 from sibe.storage.run_directory import RunDirectory
 from sibe.training.recorder import Recorder
 from sibe.training.seeding import numpy_stream

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import method_names
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, to_json, updates_per_run
+from sibe.catalogue.run_config import check, to_json, updates_per_run
+from sibe.config.schema import RunConfig
 from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides

@@ -42,9 +42,8 @@ def main() -> None:
     """Read the request and train."""
     request: dict[str, Any] = json.load(sys.stdin)
     end_with_parent(request["parent"])
-    from sibe.config.schema import (
-        from_json,  # and torch with it: only now, so that the line above is soon
-    )
+    # Imports torch: only now, so that the line above is soon.
+    from sibe.catalogue.run_config import from_json
 
     sys.argv = list(request["command"])  # for meta.json: what the user typed
     try:

@@ -11,7 +11,7 @@ import torch
 from sibe.agents.sac.agent import SAC
 from sibe.analysis.representation.latents import represent
 from sibe.analysis.representation.ridge import Floats
-from sibe.config.schema import sampling
+from sibe.catalogue.run_config import sampling
 from sibe.errors import UserError
 from sibe.ladder.decoding import r2_of_features
 from sibe.ladder.fixed_episodes import FixedEpisodes

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from sibe.agents.sac.agent import SAC
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError

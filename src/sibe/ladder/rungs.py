@@ -13,8 +13,10 @@ import torch
 
 from sibe.agents.sac.agent import SAC
 from sibe.analysis.representation.ridge import Floats
-from sibe.catalogue.registry import AGENTS
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.build import build_sac
+from sibe.catalogue.registry import find_agent
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError, nearest
 from sibe.ladder.alone import train_alone
 from sibe.ladder.decoding import mean_r2
@@ -57,8 +59,8 @@ def check_ladder(ladder: Ladder) -> None:
                 f"unknown rung {rung!r}{nearest(rung, RUNGS)} (there are {', '.join(RUNGS)})"
             )
     method = ladder.whole.method
-    if method in AGENTS:
-        raise UserError(f"{method} is an agent of its own: the ladder needs a method on SAC")
+    if find_agent(method).agent != "sac":
+        raise UserError(f"{method} is a standalone agent: the ladder needs a method on SAC")
     if method == "none" and "alone" in ladder.rungs:
         raise UserError(
             "method none has no loss of its own: leave the rung alone out "
@@ -158,7 +160,7 @@ class _Climber:
         self._learn_from_pixels("agent", self.ladder.whole, None)
 
     def _agent(self, config: RunConfig, action_dim: int) -> SAC:
-        return SAC(config, action_dim, torch_stream(config.seed, "agent"), self.device)
+        return build_sac(config, action_dim, torch_stream(config.seed, "agent"), self.device)
 
     def _learn_from_vector(self, rung: str, error: float) -> list[Recording]:
         config, size = self.ladder.plain, len(self.names)

@@ -10,7 +10,8 @@ from torch import nn
 
 from sibe.agents.sac.encoders import build_encoder
 from sibe.analysis.representation.ridge import Floats
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.envs.rendering.renderer import Frame
 from sibe.ladder.decoding import r2_of_predictions
 from sibe.ladder.fixed_episodes import FixedEpisodes

@@ -9,15 +9,14 @@ transition needs beyond that prior is its information gain; the square root of i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sibe.config.values import Count, Fraction, NonNegative, Positive, configuration
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, kl
@@ -29,17 +28,17 @@ POSTERIOR_FLOOR, PREDICTION_FLOOR = 1e-3, 0.1
 """The smallest standard deviations of g and of the prediction."""
 
 
-@dataclass(frozen=True)
+@configuration("db")
 class DBConfig:
     """What the paper of DB and its released settings fix, and the scale of the bonus here."""
 
-    kl_weight: float = 0.1
+    kl_weight: NonNegative = 0.1
     """α₁: weight of compression, KL(g ‖ prior); far below α₂ the bonus no longer means novelty."""
-    prediction_weight: float = 0.1
+    prediction_weight: NonNegative = 0.1
     """α₂: weight of the Gaussian log-likelihood of the next encoding."""
-    contrastive_weight: float = 0.01
+    contrastive_weight: NonNegative = 0.01
     """α₃: weight of InfoNCE."""
-    intrinsic: float = 0.1
+    intrinsic: NonNegative = 0.1
     """Scale of the bonus, whose running mean is at most 1 before it; 0 for none."""
     root: bool = True
     """Pay the square root of the information gain, as its paper is said to do, not the gain."""
@@ -48,22 +47,14 @@ class DBConfig:
     train_encoder: bool = False
     """Let the loss into the encoder too, which SAC shares with it; compression then tends to make
     all states alike."""
-    latent: int = 128
+    latent: Count = 128
     """Dimension of Z and of the contrastive projection."""
-    hidden: int = 256
+    hidden: Count = 256
     """Width of the hidden layers of all heads."""
-    tau: float = 0.001
+    tau: Fraction = 0.001
     """Step of the projection's momentum copy towards it."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate of all heads."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        weights = ("kl_weight", "prediction_weight", "contrastive_weight")
-        check("db", self, NOT_NEGATIVE, *weights, "intrinsic")
-        check("db", self, POSITIVE, "lr")
-        check("db", self, whole(1), "latent", "hidden")
-        check("db", self, SHARE, "tau")
 
 
 def softplus_gaussian(mean: Tensor, raw: Tensor, floor: float) -> Gaussian:

@@ -8,36 +8,29 @@ the models only pay for real transitions, nothing is imagined. It is not Plan2Ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from sibe.config.values import Bounds, Count, NonNegative, Positive, configuration
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, check, whole
 from sibe.nn.ensemble import Ensemble
 from sibe.nn.running import RunningMoments
 
 
-@dataclass(frozen=True)
+@configuration("disagreement")
 class DisagreementConfig:
     """An ensemble of one-step models of c."""
 
-    intrinsic: float = 0.1
+    intrinsic: NonNegative = 0.1
     """Scale of the bonus, which is in units of its own running standard deviation; 0 for none."""
-    members: int = 5
+    members: Annotated[int, Bounds(2)] = 5
     """How many models."""
-    hidden: int = 1024
+    hidden: Count = 1024
     """Width of the hidden layer of each."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate of the models."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        check("disagreement", self, NOT_NEGATIVE, "intrinsic")
-        check("disagreement", self, POSITIVE, "lr")
-        check("disagreement", self, whole(2), "members")
-        check("disagreement", self, whole(1), "hidden")
 
 
 def prediction_loss(predicted: Tensor, target: Tensor) -> Tensor:

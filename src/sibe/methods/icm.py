@@ -8,35 +8,27 @@ Self-supervised Prediction").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from sibe.config.values import Count, NonNegative, Positive, configuration
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, check, whole
 from sibe.nn.mlp import mlp
 from sibe.nn.running import RunningMoments
 
 
-@dataclass(frozen=True)
+@configuration("icm")
 class ICMConfig:
     """Sizes of the two models and of the space between them."""
 
-    intrinsic: float = 0.1
+    intrinsic: NonNegative = 0.1
     """Scale of the bonus, which is in units of its own running standard deviation; 0 for none."""
-    latent: int = 50
+    latent: Count = 50
     """Dimension of the inverse model's features."""
-    hidden: int = 1024
+    hidden: Count = 1024
     """Width of the hidden layer of features, inverse and forward model."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate of all three."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        check("icm", self, NOT_NEGATIVE, "intrinsic")
-        check("icm", self, POSITIVE, "lr")
-        check("icm", self, whole(1), "latent", "hidden")
 
 
 def half_squared_error(predicted: Tensor, target: Tensor) -> Tensor:

@@ -9,15 +9,13 @@ Representations"). Here it rides on SAC with the task's reward from the start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sibe.config.values import Count, Fraction, NonNegative, Positive, configuration
 from sibe.errors import UserError
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.mlp import mlp
 from sibe.nn.neighbours import nearest_distances
@@ -25,42 +23,37 @@ from sibe.nn.running import RunningMoments
 from sibe.nn.sinkhorn import sinkhorn
 
 
-@dataclass(frozen=True)
+@configuration("proto")
 class ProtoConfig:
     """Proto-RL's constants; the defaults are those of its authors' code."""
 
-    intrinsic: float = 0.2
+    intrinsic: NonNegative = 0.2
     """Scale of the bonus, a distance on the unit sphere; 0 leaves only the representation."""
-    latent: int = 128
+    latent: Count = 128
     """Dimension of the projection that prototypes live in."""
-    hidden: int = 512
+    hidden: Count = 512
     """Width of the predictor's hidden layer."""
-    prototypes: int = 512
+    prototypes: Count = 512
     """How many prototypes, and the most states that one update adds to the queue."""
-    queue: int = 2048
+    queue: Count = 2048
     """Visited states that the bonus is measured against."""
-    neighbours: int = 3
+    neighbours: Count = 3
     """The bonus is the distance to the neighbour of this rank."""
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Temperature of the assignments to prototypes."""
-    iterations: int = 3
+    iterations: Count = 3
     """Rounds of Sinkhorn's balancing."""
-    tau: float = 0.05
+    tau: Fraction = 0.05
     """Step of the target projection towards the online one."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate of projection, predictor and prototypes."""
 
     def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        check("proto", self, NOT_NEGATIVE, "intrinsic")
-        check("proto", self, POSITIVE, "temperature", "lr")
-        check("proto", self, SHARE, "tau")
-        counts = ("latent", "hidden", "prototypes", "queue", "neighbours", "iterations")
-        check("proto", self, whole(1), *counts)
+        """Refuse a queue that cannot hold what is looked up in it."""
         if self.queue < max(self.prototypes, self.neighbours):
             raise UserError(
-                f"proto: queue is {self.queue}: give at least as many as there are prototypes "
-                f"({self.prototypes}) and neighbours ({self.neighbours})"
+                f"--proto.queue must be at least the number of prototypes ({self.prototypes}) "
+                f"and of neighbours ({self.neighbours}), not {self.queue}"
             )
 
 

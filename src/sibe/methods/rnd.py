@@ -7,36 +7,28 @@ et al. 2019, "Exploration by Random Network Distillation").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from sibe.config.values import Count, NonNegative, Positive, configuration
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, check, whole
 from sibe.nn.ema import frozen_copy
 from sibe.nn.mlp import mlp
 from sibe.nn.running import RunningMoments
 
 
-@dataclass(frozen=True)
+@configuration("rnd")
 class RNDConfig:
     """Sizes of the two networks."""
 
-    intrinsic: float = 0.1
+    intrinsic: NonNegative = 0.1
     """Scale of the bonus, which is in units of its own running standard deviation; 0 for none."""
-    latent: int = 512
+    latent: Count = 512
     """Dimension of the random network's output."""
-    hidden: int = 1024
+    hidden: Count = 1024
     """Width of the two hidden layers of both networks."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate of the predictor."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        check("rnd", self, NOT_NEGATIVE, "intrinsic")
-        check("rnd", self, POSITIVE, "lr")
-        check("rnd", self, whole(1), "latent", "hidden")
 
 
 def distillation_error(predicted: Tensor, target: Tensor) -> Tensor:

@@ -10,13 +10,13 @@ what cannot be predicted costs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from sibe.config.values import Bounds, Count, NonNegative, Positive, configuration
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, Rule, check, whole
 from sibe.nn.gaussian import Gaussian, kl, soft_log_std
 from sibe.nn.mlp import mlp
 
@@ -25,37 +25,24 @@ FIRST_LOG_STD = -1.2  # of φ, before the bound: a third of the scale of the mea
 LAMBDA_RANGE = (1e-6, 1e6)
 
 
-@dataclass(frozen=True)
+@configuration("rpc")
 class RPCConfig:
     """What RPC's paper fixes, and how far the policy is constrained."""
 
-    constraint: float = 150.0
+    constraint: NonNegative = 150.0
     """C: nats per agent step that the policy may use; 150 is loose, a few nats are tight."""
-    reward_cost: float = 1.0
+    reward_cost: NonNegative = 1.0
     """Share of λ·KL that is taken from the reward; 0 leaves the cost to the actor's loss alone."""
-    latent: int = 50
+    latent: Count = 50
     """Dimension of z, which the actor sees."""
-    hidden: int = 1024
+    hidden: Count = 1024
     """Width of the hidden layers of φ and m."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Learning rate of φ and m."""
-    lambda_init: float = 1e-6
+    lambda_init: Annotated[float, Bounds(*LAMBDA_RANGE)] = 1e-6
     """First λ, reward per nat."""
-    dual_lr: float = 3e-3
+    dual_lr: Positive = 3e-3
     """Learning rate of log λ: about how far it moves in an update."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        check("rpc", self, NOT_NEGATIVE, "constraint", "reward_cost")
-        check("rpc", self, POSITIVE, "lr", "dual_lr")
-        check("rpc", self, whole(1), "latent", "hidden")
-        low, high = LAMBDA_RANGE
-        check(
-            "rpc",
-            self,
-            Rule(f"a number from {low:g} to {high:g}", lambda value: low <= value <= high),
-            "lambda_init",
-        )
 
 
 def gaussian(mean: Tensor, raw: Tensor) -> Gaussian:

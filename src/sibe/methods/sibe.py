@@ -11,38 +11,36 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sibe.errors import UserError
+from sibe.config.values import Count, Fraction, NonNegative, Positive, configuration
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
-from sibe.methods.settings import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, GaussianHead, kl
 from sibe.nn.mlp import mlp
 
 
-@dataclass(frozen=True)
+@configuration("sibe")
 class SIBEConfig:
     """What the paper fixes about SIBE, and how its blanks are filled."""
 
-    alpha: float = 0.1
+    alpha: NonNegative = 0.1
     """α: weight of compression (the KL term) against prediction; 0 is "non-compression SIBE"."""
-    intrinsic: float = 0.001
+    intrinsic: NonNegative = 0.001
     """λ: scale of the intrinsic reward; 0 is "non-reward SIBE"."""
-    latent: int = 50
+    latent: Count = 50
     """Dimension of the bottleneck variable z."""
-    hidden: int = 1024
+    hidden: Count = 1024
     """Width of the hidden layers of all heads."""
-    tau: float = 0.05
+    tau: Fraction = 0.05
     """τ: step of the target stochastic encoder and prediction head towards the online ones."""
     head_layer_norm: bool = True
     """Normalise [mean, log-std] of the Gaussian heads; without it the KL term can explode."""
-    first_std: float = 0.05
+    first_std: Positive = 0.05
     """About the first σ of g and q; near 1, the sampling noise of z drowns all that c tells."""
     start: Literal["identity", "random"] = "identity"
     """How d_υ and ω start: passing z_t through, so that equal states score highest, or random."""
@@ -50,25 +48,8 @@ class SIBEConfig:
     """How the KL divergence is reduced over the dimensions of z."""
     negatives: Literal["pooled", "step"] = "pooled"
     """Negatives: all other z_{t+1} of the minibatch, or those of the same time step only."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate of all heads."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        check("sibe", self, NOT_NEGATIVE, "alpha", "intrinsic")
-        check("sibe", self, POSITIVE, "lr", "first_std")
-        check("sibe", self, whole(1), "latent", "hidden")
-        check("sibe", self, SHARE, "tau")
-        allowed = {
-            "kl_reduction": ("sum", "mean"),
-            "negatives": ("pooled", "step"),
-            "start": ("identity", "random"),
-        }
-        for name, choices in allowed.items():
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"sibe: {name} is {getattr(self, name)!r}: give one of {', '.join(choices)}"
-                )
 
 
 class BottleneckOutput(NamedTuple):

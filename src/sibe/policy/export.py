@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sibe.config.schema import to_json
+from sibe.catalogue.run_config import to_json
 from sibe.errors import UserError
 from sibe.logs.video import write_mp4
 from sibe.policy.load import Policy, load_policy

@@ -11,8 +11,8 @@ import torch
 
 from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, from_json
+from sibe.catalogue.run_config import check, from_json
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
 from sibe.storage import checkpoint

@@ -143,7 +143,7 @@ class RunDirectory:
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
     """Return a config with the defaults of the fields that came after it was written."""
-    from sibe.config.schema import from_json, to_json
+    from sibe.catalogue.run_config import from_json, to_json
 
     try:
         return to_json(from_json(config))

@@ -20,7 +20,8 @@ import torch
 
 from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
-from sibe.config.schema import RunConfig, from_json, to_json
+from sibe.catalogue.run_config import from_json, to_json
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.training.evaluation import MOST_ENVS, Episode, Frame, evaluate, make_eval_envs
 from sibe.training.parent import end_with_parent

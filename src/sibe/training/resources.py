@@ -7,14 +7,14 @@ from pathlib import Path
 
 import psutil
 
-from sibe.catalogue.registry import AGENTS
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.registry import find_agent
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
-from sibe.nn.encoder import conv_size
 from sibe.replay.replay import Replay
 
 _ACTIONS = 64  # more than any task has
-_CHECKPOINTS_OF_AGENTS = 800_000_000  # two with a world model and an ensemble, one being written
+_CHECKPOINTS = 3  # two, and one being written
 _SMALLER = "use a smaller --replay-capacity or --size"
 
 
@@ -23,16 +23,6 @@ def replay_ram_bytes(config: RunConfig) -> int:
     shape = (config.env.size, config.env.size, 3)
     capacity, shift = config.schedule.replay_capacity, sampling(config).shift
     return Replay.nbytes_for(capacity, shape, _ACTIONS, shift)
-
-
-def checkpoint_bytes(config: RunConfig) -> int:
-    """Return about the bytes of a checkpoint of SAC: weights, targets, and two moments of each."""
-    height, width = conv_size(config.env.size, config.encoder.strides)
-    encoder = height * width * config.encoder.filters * config.encoder.features
-    width_of_heads = getattr(config.method_config, "hidden", 0)
-    # Square layers: of two critics and their targets and of the actor; of a method, about three.
-    heads = 11 * config.sac.hidden**2 + 9 * width_of_heads**2
-    return 4 * (4 * encoder + heads) + 1_000_000
 
 
 def replay_disk_bytes(config: RunConfig) -> int:
@@ -44,8 +34,7 @@ def replay_disk_bytes(config: RunConfig) -> int:
     collected = 2 * config.schedule.checkpoint_every // config.env.action_repeat + 1000
     steps = config.schedule.env_steps // config.env.action_repeat + 1000
     frames = min(config.schedule.replay_capacity + collected, steps)
-    own = config.method in AGENTS
-    checkpoints = _CHECKPOINTS_OF_AGENTS if own else 3 * checkpoint_bytes(config)
+    checkpoints = _CHECKPOINTS * find_agent(config.method).checkpoint_bytes(config)
     return frames * config.env.size**2 * 3 + checkpoints
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from sibe.config.check import check
-from sibe.config.schema import RunConfig, from_json, to_json, updates_per_run
+from sibe.catalogue.run_config import check, from_json, to_json, updates_per_run
+from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.storage.run_directory import RunDirectory, collect_meta
 from sibe.training.allocation import keep_memory

@@ -16,7 +16,8 @@ import torch
 
 from sibe.agents.protocol import Metrics
 from sibe.catalogue.build import build_agent
-from sibe.config.schema import RunConfig, sampling
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
-from sibe.catalogue.presets import CPU_SCHEDULE, DEBUG_SCHEDULE
-from sibe.config.schema import RunConfig, ScheduleConfig
+from sibe.config.schema import RunConfig
 
 RANDOM_ENV_STEPS = 5000  # five episodes of the control suite
 ENV_STEPS_PER_UPDATE = 10
@@ -20,11 +19,11 @@ def with_preset(config: RunConfig) -> RunConfig:
     config = replace(
         config,
         env=replace(config.env, size=64, stack=1),
-        schedule=ScheduleConfig(initial_steps=max(RANDOM_ENV_STEPS // repeat, 50)),
         method_config=Plan2ExploreConfig(update_every=every),
     )
     if config.preset == "paper":
-        return config
+        initial_steps = max(RANDOM_ENV_STEPS // repeat, 50)
+        return replace(config, schedule=replace(config.schedule, initial_steps=initial_steps))
     return _cpu(config) if config.preset == "cpu" else _debug(config)
 
 
@@ -36,7 +35,6 @@ def _cpu(config: RunConfig) -> RunConfig:
     return replace(
         config,
         env=replace(config.env, size=48),
-        schedule=CPU_SCHEDULE,
         method_config=Plan2ExploreConfig(
             batch=16,
             sequence=16,
@@ -60,7 +58,6 @@ def _debug(config: RunConfig) -> RunConfig:
     return replace(
         config,
         env=replace(config.env, size=32),
-        schedule=DEBUG_SCHEDULE,
         method_config=Plan2ExploreConfig(
             batch=4,
             sequence=6,

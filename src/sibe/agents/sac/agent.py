@@ -8,6 +8,7 @@ features of its own between encoder and actor; those learn with the actor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -20,9 +21,8 @@ from sibe.agents.protocol import MemorylessPolicy, Metrics, Policy
 from sibe.agents.sac import losses
 from sibe.agents.sac.encoders import build_encoder
 from sibe.agents.sac.networks import Actor, TwinQ
-from sibe.catalogue.registry import build_method
 from sibe.config.schema import RunConfig
-from sibe.methods.base import Latents
+from sibe.methods.base import Latents, Method
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.replay.chunk import Chunk
@@ -46,20 +46,24 @@ class SAC:
         action_dim: A.
         generator: draws the initial weights and all noise of the updates.
         device: where the networks live.
+        build_method: makes the method that is plugged in, given D, A and the generator.
     """
 
     watched = ("critic_loss", "method_loss", "actor_loss", "temperature")
 
     def __init__(
-        self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+        self,
+        config: RunConfig,
+        action_dim: int,
+        generator: torch.Generator,
+        device: torch.device,
+        build_method: Callable[[int, int, torch.Generator], Method],
     ) -> None:
         self.config, self.device, self.generator = config, device, generator
         self.action_dim = action_dim
         sac, enc = config.sac, config.encoder
         self.encoder = build_encoder(config, generator)
-        self.method = build_method(
-            config.method, config.method_config, enc.features, action_dim, generator=generator
-        ).to(device)
+        self.method = build_method(enc.features, action_dim, generator).to(device)
         self.actor = Actor(
             self._policy_feature_size(), action_dim, sac.hidden, generator=generator
         ).to(device)

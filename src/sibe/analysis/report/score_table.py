@@ -13,7 +13,8 @@ from typing import NamedTuple
 from sibe.analysis.comparison import SETTINGS
 from sibe.analysis.report.paper_table import Mark, PaperCell, marks, paper_table
 from sibe.analysis.scores import Cell
-from sibe.analysis.variants import METHOD_NAMES, Arm
+from sibe.analysis.variants import Arm
+from sibe.catalogue.registry import ENTRIES, find_agent
 
 RULES = (
     "Mean ± standard error over n seeds. Asterisk: the highest mean of the row. Bold: within the "
@@ -69,7 +70,7 @@ def score_table(
     places = list(dict.fromkeys((cell.background, cell.task) for cell in cells))
     ours = {arm.method for arm in arms if arm.kind == "method"}
     theirs = {method for *place, method in paper if tuple(place) in places}
-    others = [method for method in METHOD_NAMES if method in theirs - ours]
+    others = [method for method in ENTRIES if method in theirs - ours]
     by_place = {(cell.background, cell.task, cell.arm.key): cell for cell in cells}
     rows = []
     for place in places:
@@ -78,7 +79,7 @@ def score_table(
         entries = _theirs(arms, others, place, paper)
         if any(entries):
             rows.append(Row(*place, "paper", _PAPER_STEP, entries))
-    names = [arm.label for arm in arms] + [METHOD_NAMES[method] for method in others]
+    names = [arm.label for arm in arms] + [find_agent(method).label for method in others]
     return ScoreTable(names, rows)
 
 

@@ -23,6 +23,7 @@ from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import average_blocks
 from sibe.envs.seeding import stream_seed
 from sibe.envs.state import SimulatorState, simulator_state, visible_positions
+from sibe.envs.tasks import check_background
 from sibe.errors import UserError
 from sibe.training.evaluation import make_configured_env
 from sibe.training.seeding import numpy_stream
@@ -100,7 +101,8 @@ def collect(config: EnvConfig, player: Player, *, episodes: int, each: int, seed
 
 def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -> EnvConfig:
     """Return the same world with another background or clip bank, where one is given."""
-    return replace(config, background=background or config.background, clips=clips or config.clips)
+    shown = check_background(background or config.background)
+    return replace(config, background=shown, clips=clips or config.clips)
 
 
 def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:

@@ -1,0 +1,76 @@
+"""A run's config as a whole: to and from JSON, checked, and what follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sibe.catalogue.registry import find_agent
+from sibe.config.schema import EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig
+from sibe.errors import UserError
+from sibe.replay.sampling import Sampling
+
+
+def sampling(config: RunConfig) -> Sampling:
+    """Return what an update draws from the replay and how often there is one."""
+    return find_agent(config.method).sampling(config)
+
+
+def check(config: RunConfig) -> None:
+    """Refuse values that do not go together; each by itself was checked when it was set."""
+    find_agent(config.method).check(config)
+    length = sampling(config).length
+    if config.schedule.initial_steps < length:
+        raise UserError(f"--initial-steps must be at least {length}: one sampled sequence")
+    least = length + config.env.stack + 1
+    if config.schedule.replay_capacity < least:
+        raise UserError(f"--replay-capacity must be at least {least}")
+
+
+def updates_per_run(config: RunConfig) -> int:
+    """Return how many updates a run makes: from the last random agent step on, every so many."""
+    agent_steps = -(-config.schedule.env_steps // config.env.action_repeat)
+    since = agent_steps - config.schedule.initial_steps
+    return since // sampling(config).every + 1 if since >= 0 else 0
+
+
+def to_json(config: RunConfig) -> dict[str, Any]:
+    """Return the config as plain JSON values."""
+    values = dataclasses.asdict(config)
+    values["encoder"]["strides"] = list(config.encoder.strides)
+    return values
+
+
+def from_json(values: dict[str, Any]) -> RunConfig:
+    """Return the config that ``to_json`` wrote; fields that this version lacks are an error."""
+    try:
+        values = upgraded(values)
+        method_class = find_agent(values["method"]).config
+        parts = {
+            "env": EnvConfig,
+            "encoder": EncoderConfig,
+            "sac": SACConfig,
+            "schedule": ScheduleConfig,
+            "method_config": method_class,
+        }
+        built = {name: _build(cls, values[name]) for name, cls in parts.items()}
+        config: RunConfig = _build(RunConfig, {**values, **built})
+        return config
+    except (AttributeError, KeyError, TypeError, UserError) as error:
+        raise UserError(
+            f"the run's config.json does not fit this version of sibe: {error}"
+        ) from error
+
+
+def upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of an older version's config as this version would have written them."""
+    env, own = values["env"], values["method_config"]
+    if env["background"] == "video" and "loop_frames" not in env:  # there was no loop then
+        values = {**values, "env": {**env, "background": "video_random"}}
+    if values["method"] == "sibe" and "first_std" not in own:
+        values = {**values, "method_config": {**own, "first_std": 1.0, "start": "random"}}
+    return values
+
+
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
