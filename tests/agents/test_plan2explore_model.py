@@ -232,5 +232,6 @@ def test_the_task_shapes_the_state_only_in_the_combination(mode: str) -> None:
     ],
 )
 def test_meaningless_settings_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=field):
+    flag = field.replace("_", "-")
+    with pytest.raises(UserError, match=rf"^--plan2explore\.{flag} must be"):
         small(**{field: value})

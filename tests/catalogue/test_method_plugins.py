@@ -83,24 +83,25 @@ def test_the_how_to_trains(install: Install, tmp_path: Path) -> None:
 def test_a_plug_in_is_known_by_name_without_being_imported(install: Install) -> None:
     install("lazy", "raise RuntimeError('imported')", lazy="lazy:ENTRY")
     assert method_names() == [*ENTRIES, "lazy"]
-    with pytest.raises(UserError, match=r"'laz'; did you mean lazy\?.*known: none, sibe.*lazy"):
+    with pytest.raises(UserError, match=r"'laz'; did you mean lazy\?.*known: sibe, db.*lazy"):
         find_method("laz")
 
 
 def test_an_entry_may_come_from_a_function(install: Install) -> None:
     code = (
-        "from sibe.catalogue.registry import Entry, METHODS\n"
+        "from sibe.catalogue.registry import METHODS\n"
+        "from sibe.methods.registry import Entry  # where sibe 0.1 had it\n"
         "def entry(): return Entry(*METHODS['sibe'])\n"
     )
     install("by_function", code, copy="by_function:entry")
     assert find_method("copy").build is SIBE
 
 
-GOOD = "from dataclasses import dataclass\nfrom sibe.catalogue.registry import Entry\n"
+GOOD = "from dataclasses import dataclass\nfrom sibe.methods.entry import Entry\n"
 BROKEN = {
     "import": ("import no_such_package", "ModuleNotFoundError"),
     "attribute": ("x = 1", "AttributeError"),
-    "type": ("ENTRY = 3", "is a int, not a sibe.catalogue.registry.Entry"),
+    "type": ("ENTRY = 3", "is a int, not a sibe.methods.entry.Entry"),
     "raises": ("def ENTRY():\n    raise ValueError('two\\nlines')", "two lines"),
     "config": (f"{GOOD}ENTRY = Entry(dict, dict)", "not a dataclass"),
     "default": (

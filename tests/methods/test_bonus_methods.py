@@ -375,7 +375,7 @@ def test_the_embedding_is_what_the_method_compares(name: str) -> None:
     ],
 )
 def test_meaningless_settings_are_refused_by_name(name: str, field: str, value: object) -> None:
-    with pytest.raises(UserError, match=rf"^{name}: {field} is .*give"):
+    with pytest.raises(UserError, match=rf"^--{name}\.{field} must be .*, not"):
         METHODS[name].config(**{**SMALL[name], field: value})
 
 

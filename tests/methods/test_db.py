@@ -339,5 +339,5 @@ def test_presets_set_the_widths() -> None:
     ],
 )
 def test_meaningless_settings_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=f"db: {field} is"):
+    with pytest.raises(UserError, match=rf"^--db\.{field.replace('_', '-')} must be"):
         small(**{field: value})

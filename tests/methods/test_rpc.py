@@ -251,5 +251,6 @@ def test_a_tighter_constraint_lowers_the_bits() -> None:
     ],
 )
 def test_meaningless_settings_are_refused_by_name(field: str, value: Any) -> None:
-    with pytest.raises(UserError, match=field):
+    flag = field.replace("_", "-")
+    with pytest.raises(UserError, match=rf"^--rpc\.{flag} must be"):
         replace(SMALL, **{field: value})

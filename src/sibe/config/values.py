@@ -111,7 +111,7 @@ def _wanted(hint: Any, value: Any) -> str | None:
         return f"one of {', '.join(known)}{close.replace('; ', ' (').replace('?', '?)')}"
     if origin is tuple:
         if not isinstance(value, tuple):
-            return "a list"
+            return "a tuple"
         return next((words for part in value if (words := _wanted(args[0], part))), None)
     if origin in (types.UnionType, typing.Union):
         wants = [_wanted(part, value) for part in args]
