@@ -48,7 +48,7 @@ class SAC:
         device: where the networks live.
     """
 
-    watched = ("critic_loss", "method_loss", "actor_loss", "temperature")
+    must_be_finite = ("critic_loss", "method_loss", "actor_loss", "temperature")
 
     def __init__(
         self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
