@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -36,10 +36,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
         def build(patience: int = 0, **schedule: Any) -> Any:
             events: list[Any] = []
-            evaluator: Any = DummyEvaluator(events, patience)
-            agent, replay, recorder = DummyAgent(events), DummyReplay(events), DummyRecorder(events)
-            parts: Any = (DummyEnv(events), agent, replay, recorder)
-            return Trainer(config(**schedule), *parts, evaluator, directory)
+            env, evaluator = DummyEnv(events), cast(Any, DummyEvaluator(events, patience))
+            kinds = (DummyAgent, DummyReplay, DummyRecorder)
+            agent, replay, recorder = (cast(Any, kind(events)) for kind in kinds)
+            return Trainer(config(**schedule), env, agent, replay, recorder, evaluator, directory)
 
         yield build
 
