@@ -23,6 +23,7 @@ from sibe.catalogue.run_config import sampling
 from sibe.cli.ladder import LadderCommand
 from sibe.cli.main import main
 from sibe.config.schema import RunConfig
+from sibe.envs.backgrounds.background import BACKGROUND_FRAME
 from sibe.errors import UserError
 from sibe.ladder.alone import MethodAlone, train_alone
 from sibe.ladder.decoding import mean_r2
@@ -35,7 +36,7 @@ from sibe.ladder.fixed_episodes import (
 )
 from sibe.ladder.learner import Evaluation, Learner
 from sibe.ladder.marks import marks
-from sibe.ladder.recording import Recording
+from sibe.ladder.recording import RecordEpisodes, Recording
 from sibe.ladder.rungs import RUNGS, climb, make_ladder
 from sibe.ladder.stand_in import StateEncoder, replace_encoder
 from sibe.ladder.state_env import make_state_env, task_quantities, task_vector
@@ -45,7 +46,9 @@ from sibe.ladder.vector_replay import VectorReplay
 from sibe.logs.csv_log import read_csv
 from sibe.replay.replay import Replay
 from sibe.replay.sampling import Sampling
-from sibe.training.evaluation import make_configured_env
+from sibe.training.build import build_replay
+from sibe.training.environment import make_training_env
+from sibe.training.evaluation import make_eval_envs
 from sibe.training.run import train
 
 TASK = "cartpole_swingup"
@@ -107,11 +110,11 @@ def test_the_replay_of_vectors_never_crosses_an_episodes_end() -> None:
 @pytest.mark.parametrize("background", ["clean", "noise"])
 def test_recorded_episodes_come_back_exactly(background: str, recordings: list[Recording]) -> None:
     config = make_config(background=background)
-    env = make_configured_env(config.env, split="train")
+    env = make_training_env(config.env)
     for one in recordings[:2]:
         images = play_again(env, one)  # compares states and rewards itself
         assert len(images) == len(one.states)
-        assert images[0].shape == (32, 32, 9)
+        assert images[0].shape == (32, 32, 3)
         assert np.array_equal(task_vector(env), one.states[-1])
     again = play_again(env, recordings[0])
     assert all(map(np.array_equal, again, play_again(env, recordings[0])))
@@ -289,27 +292,39 @@ def test_rung_agent_is_what_train_does(tmp_path: Path) -> None:
     assert np.allclose([row.value for row in rows], expected["episode_reward"], rtol=1e-6)
 
 
-def test_what_pixels_teach_is_not_recorded() -> None:
+def test_the_learner_stops_with_an_episode_and_tells_its_evaluations() -> None:
     config = make_config("none")
     config = replace(config, schedule=replace(config.schedule, env_steps=900))
-    env, eval_env = (make_configured_env(config.env, split=split) for split in ("train", "eval"))
+    env, (eval_env,) = make_training_env(config.env), make_eval_envs(config.env, 1)
     agent = build_sac(config, 1, torch.Generator().manual_seed(0), CPU)
-    replay = Replay(500, (32, 32, 3), 1, stack=3, pad=2)
+    replay = build_replay(config, env)
     told: list[Evaluation] = []
-    learner = Learner(
-        config,
-        agent,
-        env,
-        [eval_env],
-        replay,
-        keep=lambda state: state[..., -3:],
-        say=told.append,
-    )
-    (recording,) = learner.learn()
-    assert recording.states.size == 0 and len(recording.actions) == 125
+    learner = Learner(config, agent, env, [eval_env], replay, stack=3, say=told.append)
+    learner.learn()
+    assert len(replay) == 125
     assert told == learner.evaluations and told[-1].env_step == 1000
     env.close()
     eval_env.close()
+
+
+def test_episodes_are_recorded_as_they_are_played() -> None:
+    env = RecordEpisodes(make_state_env(make_config().env, split="train", error=np.zeros(5)))
+    rng = np.random.default_rng(0)
+    for number in range(2):
+        env.reset(seed=number, options={BACKGROUND_FRAME: 126 * number})
+        over = False
+        while not over:
+            *_, over, _ = env.step(rng.uniform(-1, 1, 1).astype(np.float32))
+    assert [(one.seed, one.shown, one.terminated) for one in env.recordings] == [
+        (0, 0, False),
+        (1, 126, False),
+    ]
+    assert [len(one.actions) for one in env.recordings] == [125, 125]
+    shown = make_training_env(make_config(background="noise").env)
+    for one in env.recordings:
+        assert len(play_again(shown, one)) == 126  # compares states and rewards itself
+    shown.close()
+    env.close()
 
 
 class _ImageOnly(gym.Env[Any, Any]):

@@ -68,9 +68,9 @@ def test_resume_is_exact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         save(self)
         raise Stopped
 
-    save = Trainer._save
+    save = Trainer.save
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_save", save_and_stop)
+        patch.setattr(Trainer, "save", save_and_stop)
         with pytest.raises(Stopped):
             sibe.train(short(name), broken)
     assert checkpoint.list_steps(broken / "checkpoint") == [1000]

@@ -68,7 +68,7 @@ def play(replay: Replay, steps: list[Step], shape: tuple[int, int, int] = SHAPE)
         episode = replay.add(step.action, step.reward, step.discount, frame, last=step.last)
         assert (episode is not None) == step.last
         if episode is not None:
-            done[replay.episode_number] = episode
+            done[step.episode] = episode
     return done
 
 
@@ -129,7 +129,7 @@ def test_samples_are_exactly_the_valid_chunks(steps, capacity, stack, length, ch
     valid = model(steps, capacity, stack, length)
     transitions = model(steps, capacity, 1, 1)
     assert len(replay) == len(transitions)
-    assert replay.frames_written == len(steps)
+    assert replay.state()["frames_written"] == len(steps)
     assert replay.can_sample(length) == bool(valid)
     rng = np.random.default_rng(len(steps))
     if not valid:
@@ -340,8 +340,8 @@ def resume(replay: Replay, done: dict, *args, **kwargs) -> Replay:
 
 def assert_same(a: Replay, b: Replay, length: int) -> None:
     assert len(a) == len(b)
-    assert a.frames_written == b.frames_written
-    assert a.episode_number == b.episode_number
+    assert a.state()["frames_written"] == b.state()["frames_written"]
+    assert a.state()["episodes"] == b.state()["episodes"]
     assert a.needed_episodes() == b.needed_episodes()
     assert a.can_sample(length) == b.can_sample(length)
     if a.can_sample(length):
@@ -434,8 +434,8 @@ def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
         replay.start(frame.astype(np.float32))
     with pytest.raises(ValueError, match="uint8"):
         replay.start(frame[..., :1])
-    assert replay.frames_written == 0
-    assert replay.episode_number == -1
+    assert replay.state()["frames_written"] == 0
+    assert replay.state()["episodes"] == {}
     replay.start(frame)
     with pytest.raises(ValueError, match="not ended"):
         replay.start(frame)
@@ -443,7 +443,7 @@ def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
         replay.add((0, 0, 0), 0.0, 1.0, frame, last=False)
     with pytest.raises(ValueError, match="uint8"):
         replay.add((0, 0), 0.0, 1.0, frame[:1], last=False)
-    assert replay.frames_written == 1
+    assert replay.state()["frames_written"] == 1
     assert not replay.can_sample(1)
     with pytest.raises(ValueError, match="at least 1"):
         replay.can_sample(0)

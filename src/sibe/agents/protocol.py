@@ -52,7 +52,7 @@ class Agent(Protocol):
     """updates made so far"""
 
     @property
-    def watched(self) -> Sequence[str]:
+    def must_be_finite(self) -> Sequence[str]:
         """Metrics that must stay finite for the run to go on."""
 
     def policy(self) -> Policy:

@@ -69,12 +69,12 @@ def watch_agent(agent: Any, watch: Stopwatch) -> None:
 
 
 def watch_loop(loop: Any, watch: Stopwatch) -> None:
-    """Split agent steps of ``loop`` (its env, agent and replay) into their parts."""
+    """Split agent steps of ``loop`` (its collector, agent and replay) into their parts."""
     watch_agent(loop.agent, watch)
-    watch.wrap(loop.policy, "act", "act", LOOP)
+    watch.wrap(loop.collector.policy, "act", "act", LOOP)
     watch.wrap(loop.replay, "sample", "sampling", LOOP)
-    watch.wrap(loop.env, "step", "environment", LOOP)
-    watch.wrap(loop.env, "reset", "environment", LOOP)
+    watch.wrap(loop.collector.env, "step", "environment", LOOP)
+    watch.wrap(loop.collector.env, "reset", "environment", LOOP)
 
 
 def _watch_encoder(encoder: nn.Module, watch: Stopwatch) -> None:

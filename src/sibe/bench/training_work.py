@@ -36,30 +36,25 @@ class OurTraining:
     """Our environment, replay and agent, one update per agent step."""
 
     def __init__(self, config: RunConfig, stored: int) -> None:
-        from sibe.training.evaluation import make_configured_env
+        from sibe.training.collector import Collector
+        from sibe.training.environment import make_training_env
 
-        self.config = config
-        self.env = make_configured_env(config.env, split="train")
-        self.agent = make_agent(config)
-        self.policy = self.agent.policy()
-        self.replay = our_replay(config, stored)
+        self.sampling = sampling(config)
+        self.agent, self.replay = make_agent(config), our_replay(config, stored)
+        self.collector = Collector(
+            make_training_env(config.env),
+            self.agent.policy(),
+            self.replay,
+            stack=config.env.stack,
+            seed=0,
+            initial_steps=0,
+        )
         self.sample_rng = np.random.default_rng(0)
-        self.act_generator = torch.Generator().manual_seed(0)
-        self._begin(seed=0)
-
-    def _begin(self, seed: int | None = None) -> None:
-        self.state, _ = self.env.reset(seed=seed)
-        self.replay.start(self.state[..., -3:])
 
     def step(self) -> None:
         """Make one agent step and one update."""
-        action = self.policy.act(self.state[None], self.act_generator)[0]
-        self.state, reward, terminated, truncated, _ = self.env.step(action)
-        frame, over = self.state[..., -3:], terminated or truncated
-        self.replay.add(action, float(reward), float(not terminated), frame, last=over)
-        self.agent.update(self.replay.minibatch(sampling(self.config), self.sample_rng))
-        if over:
-            self._begin()
+        self.collector.step()
+        self.agent.update(self.replay.minibatch(self.sampling, self.sample_rng))
 
 
 class UsualTraining:
@@ -123,8 +118,8 @@ def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
     evaluation and a checkpoint, which are shared out over the steps between two of them.
     """
     from sibe.storage.run_directory import RunDirectory
+    from sibe.training.build import build_trainer
     from sibe.training.recorder import Recorder
-    from sibe.training.trainer import Trainer
 
     short, learning = _short(config, episodes), episodes * episode_steps(config)
     with contextlib.ExitStack() as stack:
@@ -134,7 +129,7 @@ def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
         run = stack.enter_context(RunDirectory.create_or_open(folder / "run", to_json(short), {}))
         recorder = Recorder(run, short.schedule.env_steps)
         stack.callback(recorder.close)
-        trainer = Trainer(short, run, recorder, torch.device("cpu"))
+        trainer = build_trainer(short, run, recorder, torch.device("cpu"))
         stack.callback(trainer.close)
         watch = _watch_trainer(trainer, short, 2 * episode_steps(config))
         trainer.run()
@@ -160,8 +155,8 @@ def _watch_trainer(trainer: Any, config: RunConfig, warm: int) -> Stopwatch:
     """Time the parts of ``trainer``, from its agent step ``warm`` on."""
     watch = Stopwatch()
     watch_loop(trainer, watch)
-    watch.wrap(trainer, "_evaluate", EVALUATION, LOOP)
-    watch.wrap(trainer, "_save", CHECKPOINT, LOOP)
+    watch.wrap(trainer, "evaluate", EVALUATION, LOOP)
+    watch.wrap(trainer, "save", CHECKPOINT, LOOP)
     tick = trainer.recorder.tick
 
     def tick_and_clear(env_step: int, agent_step: int, updates: int) -> None:

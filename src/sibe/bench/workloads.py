@@ -136,7 +136,7 @@ def episode_steps(config: RunConfig) -> int:
 
 def our_env_step(config: RunConfig) -> Work:
     """One agent step in our environment, random actions."""
-    from sibe.training.evaluation import make_configured_env
+    from sibe.training.environment import make_configured_env
 
     env, rng = make_configured_env(config.env, split="train"), np.random.default_rng(0)
     env.reset(seed=0)

@@ -1,7 +1,8 @@
-"""Frame stacking, the one wrapper that every pixel environment shares."""
+"""Frame stacking: a state is the last few frames, side by side along the channel axis."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import gymnasium as gym
@@ -11,38 +12,59 @@ import numpy.typing as npt
 from sibe.envs.rendering.renderer import Frame
 
 
+class FrameStack:
+    """The last ``stack`` observations of an episode, oldest first, along their last axis.
+
+    The first one is repeated, so that the first state has the same shape as all others.
+    """
+
+    def __init__(self, stack: int) -> None:
+        self._stack = stack
+        self._frames: deque[npt.NDArray[Any]] = deque(maxlen=stack)
+
+    def start(self, frame: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Begin an episode; return its first state."""
+        self._frames.extend([frame.copy()] * self._stack)
+        return np.concatenate(self._frames, axis=-1)
+
+    def append(self, frame: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Drop the oldest frame, append the newest; return the state."""
+        self._frames.append(frame.copy())  # an environment may draw into one buffer
+        return np.concatenate(self._frames, axis=-1)
+
+
+def newest_frames(states: Frame, count: int, *, stack: int) -> Frame:
+    """Return the newest ``count`` of the ``stack`` frames of states ``[..., H, W, C·stack]``."""
+    channels = states.shape[-1] // stack
+    return states[..., channels * (stack - count) :]
+
+
 class StackFrames(
     gym.Wrapper[Frame, npt.NDArray[np.float32], Frame, npt.NDArray[np.float32]],
     gym.utils.RecordConstructorArgs,
 ):
-    """Observe the last ``stack`` frames, oldest first, along the channel axis: [H, W, C·stack].
-
-    At reset the first frame is repeated, so the first state has the same shape as all others.
-    """
+    """Observe the last ``stack`` frames: [H, W, C·stack]."""
 
     def __init__(self, env: gym.Env[Frame, npt.NDArray[np.float32]], stack: int) -> None:
         gym.utils.RecordConstructorArgs.__init__(self, stack=stack)  # gym.make(env.spec) needs it
         gym.Wrapper.__init__(self, env)
         self.stack = stack
+        self._frames = FrameStack(stack)
         box = env.observation_space
         assert isinstance(box, gym.spaces.Box)
         height, width, channels = box.shape
-        self._channels = channels
-        self._frames = np.zeros((height, width, channels * stack), np.uint8)
-        self.observation_space = gym.spaces.Box(0, 255, self._frames.shape, np.uint8)
+        self.observation_space = gym.spaces.Box(0, 255, (height, width, channels * stack), np.uint8)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Frame, dict[str, Any]]:
         """Begin an episode with ``stack`` copies of its first frame."""
         frame, info = self.env.reset(seed=seed, options=options)
-        self._frames = np.tile(frame, (1, 1, self.stack))
-        return self._frames.copy(), info
+        return self._frames.start(frame), info
 
     def step(
         self, action: npt.NDArray[np.float32]
     ) -> tuple[Frame, Any, bool, bool, dict[str, Any]]:
         """Drop the oldest frame, append the newest."""
         frame, reward, terminated, truncated, info = self.env.step(action)
-        self._frames = np.concatenate([self._frames[..., self._channels :], frame], axis=-1)
-        return self._frames.copy(), reward, terminated, truncated, info
+        return self._frames.append(frame), reward, terminated, truncated, info

@@ -7,21 +7,18 @@ SAC differ by less than tasks and presets do, so one run speaks for all of them 
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from sibe.catalogue.run_config import check, to_json, updates_per_run
+from sibe.catalogue.run_config import check, sampling, updates_per_run
 from sibe.config.schema import RunConfig
-from sibe.storage.run_directory import RunDirectory
-from sibe.training.recorder import Recorder
+from sibe.training.build import Parts, build_parts
+from sibe.training.collector import Collector
 from sibe.training.seeding import numpy_stream
-from sibe.training.trainer import Trainer
 
 _EPISODE = 1000  # env steps of a DeepMind Control episode
 _ACTIONS = 40  # agent steps that are timed, and fill the replay
@@ -69,51 +66,49 @@ class Stopwatch:
 
 def measure_speed(config: RunConfig) -> Speed:
     """Time some updates and env steps of the agent that ``config`` trains."""
-    config = replace(
-        config, schedule=replace(config.schedule, replay_capacity=_EPISODE, eval_episodes=1)
-    )
+    config = replace(config, schedule=replace(config.schedule, replay_capacity=_EPISODE))
     check(config)
     before = torch.get_num_threads()
     torch.set_num_threads(config.threads)
-    with tempfile.TemporaryDirectory(prefix="sibe-speed-") as folder:
-        path = Path(folder) / "run"
-        with RunDirectory.create_or_open(path, to_json(config), {}) as directory:
-            recorder = Recorder(directory, config.schedule.env_steps)
-            trainer = Trainer(config, directory, recorder, torch.device(config.device))
-            try:
-                agent_step = _time_env(trainer)
-                return Speed(_time_updates(trainer), agent_step)
-            finally:
-                trainer.close()
-                recorder.close()
-                torch.set_num_threads(before)
+    parts = build_parts(config, torch.device(config.device))
+    try:
+        agent_step = _time_env(config, parts)
+        return Speed(_time_updates(config, parts), agent_step)
+    finally:
+        parts.env.close()
+        torch.set_num_threads(before)
 
 
-def _time_env(trainer: Trainer) -> float:
-    rng = numpy_stream(1, "speed")
-    state, _ = trainer.env.reset(seed=1)
-    trainer.replay.start(state[..., -3:])
+def _time_env(config: RunConfig, parts: Parts) -> float:
+    """Time random agent steps; they leave enough in the replay for an update."""
+    collector = Collector(
+        parts.env,
+        parts.agent.policy(),
+        parts.replay,
+        stack=config.env.stack,
+        seed=config.seed,
+        initial_steps=_EPISODE,
+    )
+    length, steps = sampling(config).length, 0
     started = time.perf_counter()
-    steps = max(_ACTIONS, trainer.sampling.length)
-    for step in range(steps):
-        action = rng.uniform(-1, 1, trainer.action_dim).astype("float32")
-        state, reward, terminated, _, _ = trainer.env.step(action)
-        last = step == steps - 1
-        trainer.replay.add(action, float(reward), float(not terminated), state[..., -3:], last=last)
+    # Episodes that end early may be shorter than a chunk.
+    while steps < _ACTIONS or (steps < _EPISODE and not parts.replay.can_sample(length)):
+        collector.step()
+        steps += 1
     return (time.perf_counter() - started) / steps
 
 
-def _time_updates(trainer: Trainer) -> float:
-    size = trainer.sampling
+def _time_updates(config: RunConfig, parts: Parts) -> float:
+    size, rng = sampling(config), numpy_stream(config.seed, "replay")
 
     def update() -> None:
-        trainer.agent.update(trainer.replay.minibatch(size, trainer.sample_rng))
+        parts.agent.update(parts.replay.minibatch(size, rng))
 
     update()  # the first one also allocates and compiles
     started, count = time.perf_counter(), 0
     while not count or (count < _MOST and time.perf_counter() - started < _ENOUGH):
         update()
         count += 1
-    if trainer.agent.device.type == "cuda":
-        torch.cuda.synchronize(trainer.agent.device)
+    if parts.agent.device.type == "cuda":
+        torch.cuda.synchronize(parts.agent.device)
     return (time.perf_counter() - started) / count

@@ -17,12 +17,13 @@ import numpy.typing as npt
 from sibe.analysis.representation.ridge import FOLDS
 from sibe.config.schema import EnvConfig
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME
+from sibe.envs.frame_stack import FrameStack
 from sibe.envs.rendering.renderer import Frame
 from sibe.errors import UserError
 from sibe.ladder.recording import Recording
 from sibe.ladder.state_env import task_vector
 from sibe.replay.replay import Replay
-from sibe.training.evaluation import make_configured_env
+from sibe.training.environment import make_training_env
 
 MOMENTS = 50
 """States kept of each episode to judge an encoder by."""
@@ -100,23 +101,27 @@ def show_episodes(
         )
     learnt = [one for number, one in enumerate(recordings) if not _is_held_out(number)]
     action_dim, quantities = recordings[0].actions.shape[1], recordings[0].states.shape[1]
-    replay = Replay(
-        sum(len(one.states) for one in learnt),
-        (config.size, config.size, 3),
-        action_dim + quantities,
-        stack=config.stack,
-        pad=shift,
-    )
     images: list[Frame] = []
     states: list[Floats] = []
     folds: list[int] = []
-    env = make_configured_env(config, split="train")
+    env = make_training_env(config)
     try:
+        shape = env.observation_space.shape
+        assert shape is not None
+        height, width, channels = shape
+        replay = Replay(
+            sum(len(one.states) for one in learnt),
+            (height, width, channels),
+            action_dim + quantities,
+            stack=config.stack,
+            pad=shift,
+        )
         for number, one in enumerate(recordings):
-            seen = play_again(env, one)
+            frames = play_again(env, one)
             labels = scale.standardised(one.states)
             if not _is_held_out(number):
-                _remember(replay, one, seen, labels)
+                _remember(replay, one, frames, labels)
+            seen = _stacked(frames, config.stack)
             for index in _evenly(len(seen), MOMENTS):
                 images.append(seen[index])
                 states.append(labels[index])
@@ -128,7 +133,7 @@ def show_episodes(
 
 
 def play_again(env: gym.Env[Any, Any], recording: Recording) -> list[Frame]:
-    """Return the states uint8 ``[H, W, C·stack]`` of an episode, one per recorded state.
+    """Return what ``env`` shows of an episode, one frame per recorded state.
 
     An env that does not do again what it did before is refused.
     """
@@ -149,13 +154,20 @@ def play_again(env: gym.Env[Any, Any], recording: Recording) -> list[Frame]:
     return images
 
 
-def _remember(replay: Replay, one: Recording, seen: list[Frame], labels: Floats) -> None:
-    replay.start(seen[0][..., -3:])
+def _stacked(frames: list[Frame], stack: int) -> list[Frame]:
+    """Return the states uint8 ``[H, W, C·stack]`` of an episode."""
+    first, *rest = frames
+    stacked = FrameStack(stack)
+    return [stacked.start(first), *map(stacked.append, rest)]
+
+
+def _remember(replay: Replay, one: Recording, frames: list[Frame], labels: Floats) -> None:
+    replay.start(frames[0])
     last = len(one.actions) - 1
     for step, (action, reward) in enumerate(zip(one.actions, one.rewards, strict=True)):
         discount = float(not (one.terminated and step == last))
         labelled = np.concatenate((action, labels[step]))
-        replay.add(labelled, reward, discount, seen[step + 1][..., -3:], last=step == last)
+        replay.add(labelled, reward, discount, frames[step + 1], last=step == last)
 
 
 def _is_held_out(number: int) -> bool:

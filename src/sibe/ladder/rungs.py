@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -22,14 +23,15 @@ from sibe.ladder.alone import train_alone
 from sibe.ladder.decoding import mean_r2
 from sibe.ladder.fixed_episodes import FixedEpisodes, Scale, show_episodes, state_scale
 from sibe.ladder.learner import Evaluation, Learner
-from sibe.ladder.recording import Recording
+from sibe.ladder.recording import RecordEpisodes, Recording
 from sibe.ladder.stand_in import StateEncoder, replace_encoder
 from sibe.ladder.state_env import Vector, make_state_env, task_quantities
 from sibe.ladder.supervised import train_supervised
 from sibe.ladder.table import LOSS, MEAN, R2, RETURN, Row
 from sibe.ladder.vector_replay import VectorReplay
-from sibe.replay.replay import Replay
-from sibe.training.evaluation import MOST_ENVS, make_configured_env
+from sibe.training.build import build_replay
+from sibe.training.environment import make_training_env
+from sibe.training.evaluation import MOST_ENVS, make_eval_envs
 from sibe.training.seeding import torch_stream
 
 RUNGS = ("state", "error", "supervised", "alone", "agent")
@@ -168,7 +170,7 @@ class _Climber:
         with ExitStack() as stack:
             env, *eval_envs = (
                 _closed_by(stack, make_state_env(config.env, split=split, error=spread))
-                for split in _splits(config)
+                for split in ("train", *("eval",) * _eval_envs(config))
             )
             action_dim = _action_dim(env)
             agent = self._agent(config, action_dim)
@@ -176,45 +178,31 @@ class _Climber:
             encoder = StateEncoder(size, config.encoder.features, generator)
             replace_encoder(agent, encoder)
 
-            def keep(vector: Vector) -> Vector:
+            def observe(vector: Vector) -> Vector:
                 encoder.moments.update(torch.from_numpy(vector).to(self.device))
                 return vector
 
+            recorder = RecordEpisodes(gym.wrappers.TransformObservation(env, observe, None))
             replay = VectorReplay(config.schedule.replay_capacity, size, action_dim)
             say = self._teller(rung)
-            learner = Learner(config, agent, env, eval_envs, replay, keep=keep, say=say)
-            return learner.learn()
+            Learner(config, agent, recorder, eval_envs, replay, stack=1, say=say).learn()
+            return recorder.recordings
 
     def _learn_from_pixels(
         self, rung: str, config: RunConfig, encoder: torch.nn.Module | None
     ) -> None:
         """Learn with SAC's own encoder, or with another that stays as it is."""
         with ExitStack() as stack:
-            env, *eval_envs = (
-                _closed_by(stack, make_configured_env(config.env, split=split))
-                for split in _splits(config)
-            )
-            action_dim = _action_dim(env)
-            agent = self._agent(config, action_dim)
+            env = _closed_by(stack, make_training_env(config.env))
+            eval_envs = make_eval_envs(config.env, _eval_envs(config))
+            for eval_env in eval_envs:
+                _closed_by(stack, eval_env)
+            agent = self._agent(config, _action_dim(env))
             if encoder is not None:
                 replace_encoder(agent, encoder)
-            replay = Replay(
-                config.schedule.replay_capacity,
-                (config.env.size, config.env.size, 3),
-                action_dim,
-                stack=config.env.stack,
-                pad=sampling(config).shift,
-            )
-            learner = Learner(
-                config,
-                agent,
-                env,
-                eval_envs,
-                replay,
-                keep=lambda state: state[..., -3:],
-                say=self._teller(rung),
-            )
-            learner.learn()
+            replay, say = build_replay(config, env), self._teller(rung)
+            frames = config.env.stack
+            Learner(config, agent, env, eval_envs, replay, stack=frames, say=say).learn()
 
     def _teller(self, rung: str) -> Callable[[Evaluation], None]:
         def tell(found: Evaluation) -> None:
@@ -230,8 +218,8 @@ class _Climber:
         self.say(f"{rung}: update {update}, R² of the state from {latent} {mean:.2f}")
 
 
-def _splits(config: RunConfig) -> Sequence[str]:
-    return ("train", *("eval",) * min(config.schedule.eval_episodes, MOST_ENVS))
+def _eval_envs(config: RunConfig) -> int:
+    return min(config.schedule.eval_episodes, MOST_ENVS)
 
 
 def _closed_by(stack: ExitStack, env: Any) -> Any:

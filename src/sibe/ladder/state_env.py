@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sibe.config.schema import EnvConfig
 from sibe.errors import UserError
-from sibe.training.evaluation import make_configured_env
+from sibe.training.environment import make_configured_env
 from sibe.training.seeding import numpy_stream
 
 Vector = npt.NDArray[np.float32]

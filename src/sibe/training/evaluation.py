@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from sibe.agents.protocol import Policy
 from sibe.config.schema import EnvConfig
-from sibe.envs.factory import make_env
 from sibe.envs.seeding import stream_seed
+from sibe.training.environment import make_configured_env
 
 MOST_ENVS = 10
 """Environments that exist at once; more episodes are played in rounds."""
@@ -35,24 +35,6 @@ class Episode(NamedTuple):
 def make_eval_envs(config: EnvConfig, count: int) -> list[gym.Env[Any, Any]]:
     """Return ``count`` evaluation environments: other seeds and clips than training's."""
     return [make_configured_env(config, split="eval") for _ in range(count)]
-
-
-def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
-    """Return the environment that a config describes."""
-    return make_env(
-        config.task,
-        config.background,
-        size=config.size,
-        supersample=config.supersample,
-        stack=config.stack,
-        action_repeat=config.action_repeat,
-        camera=config.camera,
-        split=split,
-        clips=config.clips,
-        loop_frames=config.loop_frames,
-        keep_floor=config.keep_floor,
-        noise_wrap=config.noise_wrap,
-    )
 
 
 def numbered_seeds(seed: int, episodes: int) -> list[int]:
@@ -91,7 +73,7 @@ def _round(
     running = list(range(len(batch)))
     while running:
         if record is not None and 0 in running:
-            record.append(states[0][..., -3:])
+            record.append(_shown(batch[0][0]))
         actions = policy.act(np.stack([states[i] for i in running]), None, tuple(running))
         for i, action in zip(tuple(running), actions, strict=True):
             states[i], reward, terminated, truncated, info = batch[i][0].step(action)
@@ -100,8 +82,13 @@ def _round(
             if terminated or truncated:
                 running.remove(i)
     if record is not None:
-        record.append(states[0][..., -3:])
+        record.append(_shown(batch[0][0]))
     return [
         Episode(seed, episode_return, steps)
         for (_, seed), episode_return, steps in zip(batch, returns, env_steps, strict=True)
     ]
+
+
+def _shown(env: gym.Env[Any, Any]) -> Frame:
+    """Return the newest frame, a copy: an environment may draw into one buffer."""
+    return np.array(env.render(), np.uint8)

@@ -118,13 +118,13 @@ def _conclude(path: Path) -> None:
 
 def _run(config: RunConfig, directory: RunDirectory) -> None:
     # Here, because they import the simulator, which a wrong flag should not have to wait for.
+    from sibe.training.build import build_trainer
     from sibe.training.recorder import Recorder
-    from sibe.training.trainer import Trainer
 
     recorder = Recorder(directory, config.schedule.env_steps)
     trainer = None
     try:
-        trainer = Trainer(config, directory, recorder, torch.device(config.device))
+        trainer = build_trainer(config, directory, recorder, torch.device(config.device))
         trainer.run()
     finally:
         recorder.close()

@@ -15,12 +15,12 @@ from sibe.analysis.representation.probe_dataset import (
     Moments,
     _episode,
     collect,
-    newest,
     observations,
     pose_features,
 )
 from sibe.config.schema import EnvConfig
 from sibe.envs.factory import make_env
+from sibe.envs.frame_stack import newest_frames
 from sibe.envs.state import joint_positions, rotation_matrix, simulator_state, visible_positions
 
 
@@ -117,15 +117,9 @@ def test_robots_and_backgrounds_are_exchanged() -> None:
     bare, full = coverage[pose] == 0, coverage[pose] == 255
     assert moments.pictures is not None and full.any()
     for state, background in zip(mixed, (1, 2), strict=True):
-        frame = state[..., -3:]
+        frame = newest_frames(state, 1, stack=3)
         np.testing.assert_array_equal(frame[bare], moments.pictures[background, -1][bare])
         np.testing.assert_array_equal(frame[full], robot[..., :3][full])
-
-
-def test_newest_frames_are_the_last_channels() -> None:
-    states = np.arange(9, dtype=np.uint8).reshape(1, 1, 1, 9)
-    assert newest(states, 1).ravel().tolist() == [6, 7, 8]
-    assert newest(states, 3).ravel().tolist() == list(range(9))
 
 
 def test_angles_are_sines_and_cosines_and_turns_are_matrices() -> None:

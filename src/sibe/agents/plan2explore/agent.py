@@ -69,7 +69,7 @@ class Plan2Explore:
         self.updates = 0
 
     @property
-    def watched(self) -> list[str]:
+    def must_be_finite(self) -> list[str]:
         """All losses: those of the world model, of the ensemble and of the behaviours."""
         return [name for name in self.metric_names() if name.endswith("_loss")]
 

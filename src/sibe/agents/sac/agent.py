@@ -49,7 +49,7 @@ class SAC:
         build_method: makes the method that is plugged in, given D, A and the generator.
     """
 
-    watched = ("critic_loss", "method_loss", "actor_loss", "temperature")
+    must_be_finite = ("critic_loss", "method_loss", "actor_loss", "temperature")
 
     def __init__(
         self,

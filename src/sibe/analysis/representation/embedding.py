@@ -31,6 +31,7 @@ from sibe.analysis.representation.probe_dataset import (
     pose_features,
 )
 from sibe.config.schema import EnvConfig
+from sibe.envs.frame_stack import newest_frames
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.logs.picture_file import check_png, write_png
@@ -74,7 +75,7 @@ def write_grids(
         cells = to_grid(tsne(values, stream_seed(seed, "t-SNE")), COLUMNS, ROWS)
         grid = _measure(path, name, cells, layout)
         figure = draw_grid(
-            states[..., -3:],
+            newest_frames(states, 1, stack=env.stack),
             cells,
             title=_title(policy, env, name),
             subtitle=f"t-SNE of {name} ({values.shape[1]} numbers), "

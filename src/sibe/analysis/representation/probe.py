@@ -29,12 +29,12 @@ from sibe.analysis.representation.probe_dataset import (
     Floats,
     Moments,
     collect,
-    newest,
     observations,
     pose_features,
 )
 from sibe.analysis.representation.ridge import FOLDS, held_out_predictions, r_squared
 from sibe.config.schema import EnvConfig
+from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame
 from sibe.policy.load import Policy
 from sibe.training.seeding import numpy_stream
@@ -78,7 +78,8 @@ class Questions(NamedTuple):
     """The observations and what is asked about them."""
 
     states: Frame
-    """uint8 ``[N, H, W, C]``"""
+    """uint8 ``[N, H, W, C·stack]``"""
+    stack: int
     fold: Indices
     """``[N]``: which share of the episodes it belongs to"""
     targets: list[Target]
@@ -100,7 +101,8 @@ def probe_runs(
     """
     first = next(iter(policies.values()))
     deepest = replace(env, stack=max(policy.config.env.stack for policy in policies.values()))
-    moments = collect(deepest, _Shortened(first), episodes=episodes, each=_MOMENTS, seed=seed)
+    player = _Shortened(first, deepest.stack)
+    moments = collect(deepest, player, episodes=episodes, each=_MOMENTS, seed=seed)
     asked = ask(moments, numpy_stream(seed, "probe"))
     subjects = [(UNTRAINED, first.config.env.stack, untrained_agent(first))] if untrained else []
     subjects += [(name, one.config.env.stack, one.agent) for name, one in policies.items()]
@@ -115,13 +117,14 @@ def probe_runs(
 class _Shortened:
     """A policy that sees the newest frames of a deeper stack than it was trained with."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy, stack: int) -> None:
+        self._policy, self._stack = policy, stack
         self.reset = policy.reset
 
     def act(self, obs: Frame) -> npt.NDArray[np.float32]:
         """Return the action for a state uint8 [H, W, C]."""
-        return self._policy.act(newest(obs, self._policy.config.env.stack))
+        wanted = self._policy.config.env.stack
+        return self._policy.act(newest_frames(obs, wanted, stack=self._stack))
 
 
 def ask(moments: Moments, rng: np.random.Generator) -> Questions:
@@ -138,7 +141,8 @@ def ask(moments: Moments, rng: np.random.Generator) -> Questions:
         where = episode[behind]
         targets.append(Target("background", names, coarse, (True,) * len(names), where))
         spaces["background"] = (nearest(coarse, NEIGHBOURS), where)
-    return Questions(observations(moments, everyone, behind), fold, targets, spaces)
+    stack = moments.layers.shape[1]
+    return Questions(observations(moments, everyone, behind), stack, fold, targets, spaces)
 
 
 def probe(
@@ -154,7 +158,8 @@ def probe(
         stack: how many of the newest frames of a state the agent takes.
     """
     scores: list[Score] = []
-    for latent, values in represent(agent, newest(asked.states, stack)).items():
+    states = newest_frames(asked.states, stack, stack=asked.stack)
+    for latent, values in represent(agent, states).items():
         for target in asked.targets:
             weights = bootstrap_weights(int(target.cluster.max()) + 1, rng)
             predicted = held_out_predictions(values, target.values, asked.fold)

@@ -19,13 +19,14 @@ import numpy.typing as npt
 
 from sibe.config.schema import EnvConfig
 from sibe.envs.backgrounds.background import compose
+from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import average_blocks
 from sibe.envs.seeding import stream_seed
 from sibe.envs.state import SimulatorState, simulator_state, visible_positions
 from sibe.envs.tasks import check_background
 from sibe.errors import UserError
-from sibe.training.evaluation import make_configured_env
+from sibe.training.environment import make_configured_env
 from sibe.training.seeding import numpy_stream
 
 Floats = npt.NDArray[np.float64]
@@ -123,11 +124,6 @@ def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
     return np.stack(states)
 
 
-def newest(states: Frame, stack: int) -> Frame:
-    """Return the newest ``stack`` frames of states ``[..., H, W, C]``."""
-    return states[..., states.shape[-1] - 3 * stack :]
-
-
 def pose_features(moments: Moments) -> Floats:
     """Return what poses are compared by, ``[N, P]``: visible positions in standard deviations.
 
@@ -162,7 +158,8 @@ def _episode(
     seen, done = 0, False
     while True:
         behind = None if inner.view is None else inner.view.picture
-        recent.append((state[..., -3:] if behind is None else inner.view.layer, behind))
+        frame = newest_frames(state, 1, stack=stack) if behind is None else inner.view.layer
+        recent.append((frame, behind))
         if len(recent) == stack:
             place = len(kept) if len(kept) < each else int(rng.integers(seen + 1))
             if place < each:

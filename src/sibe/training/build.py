@@ -1,0 +1,68 @@
+"""From a config to a trainer: every part is built here and handed over."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import torch
+
+from sibe.agents.protocol import Agent
+from sibe.catalogue.build import build_agent
+from sibe.catalogue.run_config import sampling
+from sibe.config.schema import RunConfig
+from sibe.replay.replay import Replay
+from sibe.storage.run_directory import RunDirectory
+from sibe.training.environment import make_training_env
+from sibe.training.evaluators import make_evaluator
+from sibe.training.recorder import Recorder
+from sibe.training.seeding import torch_stream
+from sibe.training.trainer import Trainer
+
+
+class Parts(NamedTuple):
+    """What learns, from what."""
+
+    env: gym.Env[Any, Any]
+    """observes single frames"""
+    agent: Agent
+    replay: Replay
+
+
+def build_trainer(
+    config: RunConfig, directory: RunDirectory, recorder: Recorder, device: torch.device
+) -> Trainer:
+    """Return the trainer of a run.
+
+    Args:
+        config: the run.
+        directory: where it lives; holds its lock.
+        recorder: takes rows, metrics and messages.
+        device: where the agent learns.
+    """
+    env, agent, replay = build_parts(config, device)
+    evaluator = make_evaluator(config, agent.action_dim)
+    return Trainer(config, env, agent, replay, recorder, evaluator, directory)
+
+
+def build_parts(config: RunConfig, device: torch.device) -> Parts:
+    """Return the training environment, the agent and an empty replay of a run."""
+    env = make_training_env(config.env)
+    actions = env.action_space.shape
+    assert actions is not None
+    agent = build_agent(config, actions[0], torch_stream(config.seed, "agent"), device)
+    return Parts(env, agent, build_replay(config, env))
+
+
+def build_replay(config: RunConfig, env: gym.Env[Any, Any]) -> Replay:
+    """Return an empty replay for the single frames of ``env``."""
+    frame, actions = env.observation_space.shape, env.action_space.shape
+    assert frame is not None and actions is not None
+    height, width, channels = frame
+    return Replay(
+        config.schedule.replay_capacity,
+        (height, width, channels),
+        actions[0],
+        stack=config.env.stack,
+        pad=sampling(config).shift,
+    )

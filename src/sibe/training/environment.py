@@ -1,0 +1,37 @@
+"""From a config to its environments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+
+from sibe.config.schema import EnvConfig
+from sibe.envs.factory import make_env
+
+
+def make_training_env(config: EnvConfig) -> gym.Env[Any, Any]:
+    """Return the training environment of a config, which observes single frames.
+
+    The collector stacks them for the policy, the replay for the agent.
+    """
+    return make_configured_env(replace(config, stack=1), split="train")
+
+
+def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
+    """Return the environment that a config describes."""
+    return make_env(
+        config.task,
+        config.background,
+        size=config.size,
+        supersample=config.supersample,
+        stack=config.stack,
+        action_repeat=config.action_repeat,
+        camera=config.camera,
+        split=split,
+        clips=config.clips,
+        loop_frames=config.loop_frames,
+        keep_floor=config.keep_floor,
+        noise_wrap=config.noise_wrap,
+    )
