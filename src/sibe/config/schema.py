@@ -212,6 +212,17 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def comparable(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a config in which two configs of one run must agree.
+
+    Fields that came after it was written have their defaults.
+    """
+    try:
+        return to_json(from_json(values))
+    except UserError:  # not of this version: the comparison will say what differs
+        return values
+
+
 def _build(cls: Any, values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
     kept = {}
