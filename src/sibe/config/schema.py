@@ -6,6 +6,7 @@ steps including the action repeat, ``agent_step`` counts decisions; every name s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import types
 import typing
@@ -17,6 +18,7 @@ from tyro.conf import arg
 from sibe.catalogue.registry import AGENTS, find_method
 from sibe.envs.tasks import LOOP_FRAMES
 from sibe.errors import UserError
+from sibe.logs.tracked_runs import Tracking
 from sibe.methods.sibe import SIBEConfig
 from sibe.replay.sampling import Sampling
 
@@ -133,6 +135,8 @@ class ScheduleConfig:
     """Simulator steps between two checkpoints; one is written at the next end of an episode."""
     video: bool = True
     """Write a video of the first episode of the last evaluation."""
+    track: Tracking = "none"
+    """Log to an experiment tracker as well; may change when a run is resumed."""
 
 
 @dataclass(frozen=True)
@@ -215,12 +219,15 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
 def comparable(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a config in which two configs of one run must agree.
 
-    Fields that came after it was written have their defaults.
+    Fields that came after it was written have their defaults; where the run is tracked is left
+    out, as it may change from one resume to the next.
     """
-    try:
-        return to_json(from_json(values))
-    except UserError:  # not of this version: the comparison will say what differs
+    with contextlib.suppress(UserError):  # not of this version: the comparison says what differs
+        values = to_json(from_json(values))
+    schedule = values.get("schedule")
+    if not isinstance(schedule, dict):
         return values
+    return {**values, "schedule": {k: v for k, v in schedule.items() if k != "track"}}
 
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from sibe.config.check import check
 from sibe.config.schema import RunConfig, comparable, from_json, to_json, updates_per_run
 from sibe.errors import UserError
+from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
 from sibe.storage.run_directory import RunDirectory
 from sibe.storage.run_files import RunFiles
 from sibe.training.allocation import keep_memory
@@ -46,8 +48,6 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
 
     A run that was begun elsewhere, or on other cores, keeps what was decided then.
     """
-    from dataclasses import replace
-
     # One result for one config: the number of threads changes the order of summation.
     files = None if path is None else RunFiles(path)
     before = files.read_config() if files is not None and files.config_json.exists() else {}
@@ -59,6 +59,7 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
 def train(config: RunConfig, out: Path | None = None) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory."""
     check(config)
+    check_installed(config.schedule.track)
     path = default_directory(config) if out is None else Path(out)
     config = resolve(config, path)
     keep_memory()
@@ -77,9 +78,12 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
     return path
 
 
-def resume(path: Path) -> Path:
-    """Continue the run in ``path`` with the config it was started with."""
-    return train(from_json(RunFiles(path).read_config()), path)
+def resume(path: Path, track: Tracking | None = None) -> Path:
+    """Continue the run in ``path`` with the config it was started with, tracked elsewhere maybe."""
+    config = from_json(RunFiles(path).read_config())
+    if track is not None:
+        config = replace(config, schedule=replace(config.schedule, track=track))
+    return train(config, path)
 
 
 def _announce(config: RunConfig, path: Path) -> None:
@@ -125,7 +129,9 @@ def _run(config: RunConfig, directory: RunDirectory) -> None:
     from sibe.training.recorder import Recorder
     from sibe.training.trainer import Trainer
 
-    recorder = Recorder(directory, config.schedule.env_steps)
+    name = "-".join(default_directory(config).parts[1:])
+    trackers = make_trackers(config.schedule.track, directory, name, to_json(config))
+    recorder = Recorder(directory, config.schedule.env_steps, optional=trackers)
     trainer = None
     try:
         trainer = Trainer(config, directory, recorder, torch.device(config.device))
