@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sibe.logs.csv_log import read_csv
+from sibe.storage.run_files import EVAL_CSV, TRAIN_CSV
 
 COLOURS = {
     "sibe": "#0072b2",
@@ -35,7 +36,8 @@ Run = dict[str, Any]
 def draw_returns(axis: Any, folder: Path) -> None:
     """Draw the evaluations of one setting and print its rows of the table."""
     for method in sorted(path.name for path in folder.iterdir()):
-        runs: list[Run] = [read_csv(path) for path in sorted((folder / method).glob("*/eval.csv"))]
+        tables = sorted((folder / method).glob(f"*/{EVAL_CSV}"))
+        runs: list[Run] = [read_csv(path) for path in tables]
         last = [float(run["episode_reward"][-1]) for run in runs]
         minutes = np.mean([run["total_time"][-1] for run in runs]) / 60
         steps = {int(run["frame"][-1]) for run in runs}
@@ -55,7 +57,7 @@ def draw_returns(axis: Any, folder: Path) -> None:
 
 def draw_losses(axes: dict[str, Any], folder: Path, style: str) -> None:
     """Draw KL and InfoNCE of the SIBE runs of one setting."""
-    for path in sorted((folder / "sibe").glob("*/train.csv")):
+    for path in sorted((folder / "sibe").glob(f"*/{TRAIN_CSV}")):
         run = read_csv(path)
         label = f"{folder.name.split('-')[-1]}, {path.parent.name}"
         for name, axis in axes.items():

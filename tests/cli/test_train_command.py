@@ -63,6 +63,7 @@ BAD = [
     ("--eval-every", "0"),
     ("--eval-episodes", "0"),
     ("--checkpoint-every", "0"),
+    ("--track", "mlflow"),
     ("--encoder.features", "0"),
     ("--encoder.filters", "-4"),
     ("--encoder.strides", "2", "1", "0", "1"),

@@ -277,7 +277,7 @@ def test_a_worker_waits_for_a_lock_that_is_about_to_be_free(
     trained: list[Path] = []
 
     def take(config: object, path: Path) -> None:
-        with RunDirectory.open_existing(path):
+        with RunDirectory.create_or_open(path, {}, {}):
             trained.append(path)
 
     monkeypatch.setattr("sibe.training.run.train", take)

@@ -306,7 +306,7 @@ def test_status_from_files(tmp_path: Path) -> None:
     failed.parent.mkdir(parents=True)
     failed.with_name("seed1.failed").write_text("exit code 2: the disk is full\n")
 
-    with RunDirectory.open_existing(running):
+    with RunDirectory.create_or_open(running, as_stored(runs[1].config), {}):
         status = [run_status(run) for run in runs]
     assert [one.state for one in status] == ["done", "running", "failed", "waiting"]
     # 1000 env steps in 10 + 20 seconds; 1000 more to go
@@ -391,3 +391,12 @@ def test_another_config_in_the_root_is_refused_before_anything_starts(
     assert code == 2 and "schedule.env_steps is 2000 there and 900 here" in err
     assert sorted(tmp_path.rglob("*")) == before
     assert json.loads((run.path / "config.json").read_text()) == config
+
+
+def test_a_run_from_before_a_field_existed_is_the_same_run(tmp_path: Path) -> None:
+    run = planned("smoke", tmp_path)
+    old = {**as_stored(run.config), "threads": 1, "device": "cpu"}
+    del old["schedule"]["eval_process"]
+    RunDirectory.create_or_open(run.path, old, {}).close()
+    settled = settle(run, threads=1, device="cpu", given=Overrides())
+    assert settled.config.schedule == run.config.schedule

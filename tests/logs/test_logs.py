@@ -204,26 +204,27 @@ def _age(folder: Path) -> None:
 def test_tensorboard_hides_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     log = TensorBoardLog(tmp_path, resume_at=None)
     for env_step in (0, 1000, 2000, 3000):
-        log.scalars("train", {"return": env_step / 1000, "absent": None}, env_step)
+        log.episode({"frame": env_step, "step": 1, "return": env_step / 1000, "absent": None})
     log.flush()
     assert _events(tmp_path, "train/return") == [(0, 0), (1000, 1), (2000, 2), (3000, 3)]
     log.close()
     _age(tmp_path)
     log = TensorBoardLog(tmp_path, resume_at=2000)
-    log.scalars("train", {"return": torch.tensor(7.0)}, 3000)
+    log.episode({"frame": 3000, "return": torch.tensor(7.0)})
     log.close()
     assert _events(tmp_path, "train/return") == [(0, 0), (1000, 1), (2000, 2), (3000, 7)]
-    with pytest.raises(KeyError):
-        _events(tmp_path, "train/absent")
+    for name in ("absent", "frame", "step"):
+        with pytest.raises(KeyError):
+            _events(tmp_path, f"train/{name}")
 
 
 def test_tensorboard_from_the_beginning_hides_an_earlier_attempt(tmp_path: Path) -> None:
     log = TensorBoardLog(tmp_path, resume_at=None)
-    log.scalars("eval", {"return": 1.0}, 0)
+    log.evaluation({"frame": 0, "return": 1.0}, [])
     log.close()
     _age(tmp_path)
     log = TensorBoardLog(tmp_path, resume_at=None)
-    log.scalars("eval", {"return": 2.0}, 0)
+    log.evaluation({"frame": 0, "return": 2.0}, [])
     log.close()
     assert _events(tmp_path, "eval/return") == [(0, 2)]
 
@@ -239,21 +240,27 @@ class _Clock:
         return self.now
 
 
+EVALUATION = {"frame": 3000, "episode_reward": 120.4, "episode_reward_std": 3.26, "episodes": 10}
+
+
 def test_plain_line_is_self_contained() -> None:
     stream, clock = io.StringIO(), _Clock()
     progress = Progress(100_000, stream=stream, clock=clock)
     # 5 s per 1000 env steps and 125 updates: 25 updates/s, and 97 000 steps take 485 s.
+    progress.episode({"episode_reward": 83.06})
     for env_step in (0, 1000, 2000, 3000):
-        progress.update(env_step, env_step // 8, env_step // 8, 83.06, None)
+        progress.update(env_step, env_step // 8, env_step // 8)
         clock.now += 5
     assert stream.getvalue() == (
         "env_step 2000/100000 (2 %) agent_step 250 return 83.1 eval - 25.0 updates/s 8m10s left\n"
     )
     progress.line("a message")
-    progress.update(4000, 500, 500, None, 120.4)
+    progress.evaluation(EVALUATION, [])
+    progress.update(4000, 500, 500)
     progress.close()
-    message, last = stream.getvalue().splitlines()[1:]
+    message, evaluation, last = stream.getvalue().splitlines()[1:]
     assert message == "a message"
+    assert evaluation == "eval at env_step 3000: return 120.4 ± 3.3 (10 episodes)"
     assert last.endswith("agent_step 500 return 83.1 eval 120.4 25.0 updates/s 8m00s left")
 
 
@@ -263,7 +270,7 @@ def test_plain_lines_are_rare(seconds: float, lines: int) -> None:
     progress = Progress(1000, stream=stream, clock=clock)
     for env_step in range(1, 1001):
         clock.now += seconds
-        progress.update(env_step, env_step, env_step, None, None)
+        progress.update(env_step, env_step, env_step)
     progress.close()
     # One per 10 s, and the last.
     assert len(stream.getvalue().splitlines()) == lines
@@ -275,7 +282,7 @@ def test_slow_steps_get_a_line_each_ten_seconds() -> None:
     progress = Progress(1_000_000, stream=stream, clock=clock)
     for env_step in range(1, 101):
         clock.now += 1
-        progress.update(env_step, env_step, env_step, None, None)
+        progress.update(env_step, env_step, env_step)
     assert len(stream.getvalue().splitlines()) == 10
 
 
@@ -283,7 +290,7 @@ def test_time_left_of_a_resumed_run_counts_this_life_alone() -> None:
     stream, clock = io.StringIO(), _Clock()
     progress = Progress(100_000, start_env_step=90_000, stream=stream, clock=clock)
     for i in range(11):
-        progress.update(90_000 + 100 * i, 0, 50_000 + 30 * i, None, None)
+        progress.update(90_000 + 100 * i, 0, 50_000 + 30 * i)
         clock.now += 1
     # 100 env steps and 30 updates a second.
     assert "(91 %)" in stream.getvalue()
@@ -298,7 +305,7 @@ def test_speed_is_recent() -> None:
         for _ in range(seconds):
             env_step += speed
             clock.now += 1
-            progress.update(env_step, env_step, env_step, None, None)
+            progress.update(env_step, env_step, env_step)
     last = stream.getvalue().splitlines()[-1]
     assert " 10.0 updates/s" in last
     assert last.endswith(f"{duration((1_000_000 - env_step) / 10)} left")
@@ -313,7 +320,8 @@ def test_quiet_is_quiet() -> None:
     stream = io.StringIO()
     progress = Progress(10, stream=stream, quiet=True)
     for env_step in range(11):
-        progress.update(env_step, env_step, env_step, 1.0, 1.0)
+        progress.update(env_step, env_step, env_step)
+    progress.evaluation(EVALUATION, [])
     progress.line("nothing")
     progress.close()
     assert stream.getvalue() == ""
@@ -329,8 +337,10 @@ def test_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal, clock = _Terminal(), _Clock()
     progress = Progress(1000, stream=terminal, clock=clock)
+    progress.episode({"episode_reward": 83.06})
+    progress.evaluation(EVALUATION, [])
     for env_step in (100, 200, 250):
-        progress.update(env_step, env_step, env_step, 83.06, 120.4)
+        progress.update(env_step, env_step, env_step)
         clock.now += 2
     progress.line("[red] a message")
     progress.close()

@@ -17,7 +17,8 @@ from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.storage import run_directory
 from sibe.storage.atomic import SUFFIX
-from sibe.storage.run_directory import RunDirectory, collect_meta, git_revision
+from sibe.storage.run_directory import RunDirectory
+from sibe.storage.run_files import RunFiles
 
 CONFIG = to_json(RunConfig())
 META = {"versions": {"sibe": "0"}}
@@ -57,8 +58,6 @@ def test_the_same_config_comes_back_and_changes_nothing(tmp_path):
     (tmp_path / "replay" / "episode").write_text("frames")
     before = files(tmp_path)
     with RunDirectory.create_or_open(tmp_path, CONFIG, {"other": 1}) as run:
-        assert run.config == CONFIG
-    with RunDirectory.open_existing(tmp_path) as run:
         assert run.config == CONFIG
     assert files(tmp_path) == before
     assert (tmp_path / "replay" / "episode").read_text() == "frames"
@@ -114,14 +113,14 @@ def test_another_config_is_refused_by_its_first_difference(tmp_path, change, mes
     found = refused(tmp_path, {**CONFIG, **change})
     assert message in found and str(tmp_path) in found and "--out" in found
     assert files(tmp_path) == before
-    RunDirectory.open_existing(tmp_path).close()  # the refusal has freed the lock
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()  # the refusal has freed the lock
 
 
 def test_a_run_that_has_not_begun_takes_another_config(tmp_path):
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     other = {**CONFIG, "seed": 2}
     RunDirectory.create_or_open(tmp_path, other, META).close()
-    assert RunDirectory.read_config(tmp_path)["seed"] == 2
+    assert RunFiles(tmp_path).read_config()["seed"] == 2
 
 
 def test_a_field_that_only_the_old_config_has_is_a_difference(tmp_path):
@@ -160,36 +159,39 @@ def test_read_only_or_full_is_one_line_and_frees_the_lock(tmp_path, monkeypatch,
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
 
 
-@pytest.mark.parametrize("use", [RunDirectory.open_existing, RunDirectory.read_config])
-def test_what_is_no_run_cannot_be_resumed_or_read(tmp_path, use):
+def test_what_is_no_run_cannot_be_read(tmp_path):
     for path, message in ((tmp_path / "missing", "no run directory"), (tmp_path, "no config.json")):
         with pytest.raises(UserError, match=message) as caught:
-            use(path)
+            RunFiles(path).read_config()
         assert str(path) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[1]", b"\xff\xfe", b"\x00" * 100])
-@pytest.mark.parametrize("use", [RunDirectory.open_existing, RunDirectory.read_config, refused])
-def test_a_damaged_config_is_one_line_that_names_it(tmp_path, use, content):
+def test_a_damaged_config_is_one_line_that_names_it(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
-    if use is refused:
-        message = refused(tmp_path)
-    else:
-        with pytest.raises(UserError) as caught:
-            use(tmp_path)
-        message = str(caught.value)
-    assert str(tmp_path / "config.json") in message and "damaged" in message
+    with pytest.raises(UserError) as caught:
+        RunFiles(tmp_path).read_config()
+    for message in (str(caught.value), refused(tmp_path)):
+        assert str(tmp_path / "config.json") in message and "damaged" in message
     assert (tmp_path / "config.json").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[1]", b"\xff\xfe"])
+def test_a_lost_or_damaged_meta_is_empty(tmp_path, content):
+    if content is not None:
+        (tmp_path / "meta.json").write_bytes(content)
+    assert RunFiles(tmp_path).read_meta() == {}
 
 
 # --- the lock -------------------------------------------------------------------------------
 
 HOLDER = """
-import sys, time
+import json, sys, time
 from pathlib import Path
 from sibe.storage.run_directory import RunDirectory
-run = RunDirectory.open_existing(Path(sys.argv[1]))
+path = Path(sys.argv[1])
+run = RunDirectory.create_or_open(path, json.loads((path / "config.json").read_text()), {})
 print("locked", flush=True)
 time.sleep(60)
 """
@@ -203,9 +205,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
             assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
             message = refused(tmp_path)
             assert f"is in use by another process (pid {holder.pid})" in message
-            with pytest.raises(UserError, match=f"pid {holder.pid}"):
-                RunDirectory.open_existing(tmp_path)
-            assert RunDirectory.read_config(tmp_path) == CONFIG  # readers need no lock
+            assert RunFiles(tmp_path).read_config() == CONFIG  # readers need no lock
         finally:
             os.kill(holder.pid, signal.SIGKILL)
     with RunDirectory.create_or_open(tmp_path, CONFIG, META):
@@ -216,7 +216,7 @@ def test_a_second_object_is_refused_and_does_not_disturb_the_first(tmp_path):
     with RunDirectory.create_or_open(tmp_path, CONFIG, META):
         for _ in range(2):
             assert f"(pid {os.getpid()})" in refused(tmp_path)
-    RunDirectory.open_existing(tmp_path).close()
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
 
 
 def test_a_child_that_closes_its_copy_does_not_free_the_lock(tmp_path):
@@ -232,71 +232,7 @@ def test_a_child_that_closes_its_copy_does_not_free_the_lock(tmp_path):
 def test_an_error_inside_frees_the_lock(tmp_path):
     with pytest.raises(RuntimeError), RunDirectory.create_or_open(tmp_path, CONFIG, META):
         raise RuntimeError
-    RunDirectory.open_existing(tmp_path).close()
-
-
-# --- meta -----------------------------------------------------------------------------------
-
-
-def test_meta_tells_versions_and_machine_but_no_paths(monkeypatch):
-    import torch
-
-    monkeypatch.setattr(sys, "argv", ["/home/me/.venv/bin/sibe", "train", "--out", "a b"])
-    monkeypatch.setenv("MUJOCO_GL", "egl")
-    meta = collect_meta()
-    assert meta["command"] == "sibe train --out 'a b'"
-    assert meta["versions"]["torch"] == torch.__version__
-    assert set(meta["versions"]) == {
-        *("python", "sibe", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
-    }
-    assert all(meta["versions"].values())
-    assert meta["torch_threads"] == torch.get_num_threads() and meta["cores"] == os.cpu_count()
-    assert meta["cpu"] and meta["platform"] and meta["device"] and meta["MUJOCO_GL"] == "egl"
-    assert meta["started"].endswith("+00:00")
-    text = json.dumps(meta)
-    for secret in (
-        str(Path.home()) + "/",
-        str(Path(run_directory.__file__).parents[1]),
-        os.getcwd(),
-    ):
-        assert secret not in text
-    monkeypatch.setattr(run_directory, "_PACKAGES", ("no-such-package",))
-    assert collect_meta()["versions"]["no-such-package"] is None
-
-
-def git(folder: Path, *args: str) -> str:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(
-        ["git", *identity, *args], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
-def test_git_revision_follows_the_checkout(tmp_path):
-    package = tmp_path / "src"
-    package.mkdir()
-    (package / "a.py").write_text("1")
-    assert git_revision(package) is None  # no repository
-    git(tmp_path, "init")
-    git(tmp_path, "add", ".")
-    assert git_revision(package) is None  # no commit yet
-    git(tmp_path, "rm", "--cached", "-r", ".")
-    git(tmp_path, "commit", "--allow-empty", "-m", "other")
-    assert git_revision(package) is None  # not tracked: somebody else's checkout
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-m", "a")
-    head = git(tmp_path, "rev-parse", "HEAD")
-    assert git_revision(package) == {"revision": head, "dirty": False}
-    (tmp_path / "notes").touch()  # outside the package
-    assert git_revision(package) == {"revision": head, "dirty": False}
-    (package / "a.py").write_text("2")
-    assert git_revision(package) == {"revision": head, "dirty": True}
-
-
-def test_without_git_there_is_no_revision_and_no_error(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_revision(tmp_path) is None
-    assert collect_meta()["git"] is None
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
 
 
 # --- a config from elsewhere ----------------------------------------------------------------

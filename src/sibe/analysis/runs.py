@@ -8,7 +8,6 @@ be read is named with the reason, and the others are returned.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,10 @@ from sibe.catalogue.run_config import upgraded
 from sibe.envs.tasks import BACKGROUNDS
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
-from sibe.storage.run_directory import RunDirectory
+from sibe.storage.run_files import CONFIG_JSON, EVAL_CSV, TRAIN_CSV, RunFiles
 
 Table = dict[str, NDArray[np.float64]]
-_LOGS = ("eval.csv", "train.csv")
+_SIGNS = {CONFIG_JSON, EVAL_CSV, TRAIN_CSV}  # one of them makes a folder a candidate
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Run:
     @property
     def videos(self) -> list[Path]:
         """The evaluation's videos, oldest first."""
-        return sorted((self.path / "video").glob("*.mp4"))
+        return RunFiles(self.path).list_videos()
 
 
 class LeftOut(NamedTuple):
@@ -128,7 +127,7 @@ def _candidates(root: Path, been: set[str]) -> Iterator[Path]:
             continue
         been.add(real)
         folders.sort()
-        if "config.json" in files or any(log in files for log in _LOGS):
+        if not _SIGNS.isdisjoint(files):
             folders.clear()  # what is below belongs to this run
             yield Path(place)
 
@@ -140,20 +139,21 @@ def _name(root: Path, folder: Path) -> str:
 
 
 def _read_run(folder: Path, name: str) -> Run:
-    config = RunDirectory.read_config(folder)
+    files = RunFiles(folder)
+    config = files.read_config()
     _check_config(config)
     config = upgraded(config)
-    evals = _read_log(folder / "eval.csv")
+    evals = _read_log(files.eval_csv)
     if not evals:
         raise UserError("it has no evaluation yet")
     return Run(
         name=name,
         path=folder,
         config=config,
-        meta=_read_meta(folder / "meta.json"),
+        meta=files.read_meta(),
         evals=evals,
-        episodes=_read_log(folder / "eval_episodes.csv"),
-        training=_read_log(folder / "train.csv"),
+        episodes=_read_log(files.eval_episodes_csv),
+        training=_read_log(files.train_csv),
     )
 
 
@@ -170,14 +170,6 @@ def _check_config(config: dict[str, Any]) -> None:
         raise UserError("its config.json is not that of a run: a value has the wrong type")
     if env["background"] not in BACKGROUNDS:  # it becomes part of file names
         raise UserError(f"its config.json has an unknown background: {env['background']!r}")
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # nothing in the report depends on it
-    return meta if isinstance(meta, dict) else {}
 
 
 def _read_log(path: Path) -> Table:

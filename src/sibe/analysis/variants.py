@@ -32,7 +32,7 @@ _CHUNK, _METHOD_BATCH = "sac.chunk", "sac.method_batch"
 _FREE = (
     *("seed", "threads", "device", "preset", "method", "env.task", "env.background"),
     *(f"schedule.{name}" for name in ("env_steps", "eval_every", "eval_episodes")),
-    *("schedule.checkpoint_every", "schedule.eval_process", "schedule.video"),
+    *("schedule.checkpoint_every", "schedule.eval_process", "schedule.video", "schedule.track"),
 )
 _CLIPS = "env.clips"
 

@@ -95,7 +95,7 @@ def _check_memory(plan: Plan) -> None:
 
 
 def _machine(bench: Bench) -> dict[str, Any]:
-    from sibe.storage.run_directory import collect_meta
+    from sibe.training.meta import collect_meta
 
     meta = collect_meta()
     for name in ("command", "torch_threads", "device"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -70,6 +71,20 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     if values["method"] == "sibe" and "first_std" not in own:
         values = {**values, "method_config": {**own, "first_std": 1.0, "start": "random"}}
     return values
+
+
+def comparable(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a config in which two configs of one run must agree.
+
+    Fields that came after it was written have their defaults; where the run is tracked is left
+    out, as it may change from one resume to the next.
+    """
+    with contextlib.suppress(UserError):  # not of this version: the comparison says what differs
+        values = to_json(from_json(values))
+    schedule = values.get("schedule")
+    if not isinstance(schedule, dict):
+        return values
+    return {**values, "schedule": {k: v for k, v in schedule.items() if k != "track"}}
 
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:

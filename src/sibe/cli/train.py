@@ -20,6 +20,7 @@ from sibe.errors import UserError
 
 _AGENT_PARTS = ("sac", "encoder")
 """Parts of the config that not every agent uses; those it does not use have no flags."""
+_WITH_RESUME = ("--resume", "--track")
 
 
 def first_value(args: list[str], *flags: str) -> str | None:
@@ -104,10 +105,11 @@ def run_train(args: list[str]) -> int:
     from sibe.training.run import resume, train
 
     if command.resume is not None:
-        extra = [word for word in args if word.startswith("--") and "--resume" not in word]
+        extra = [w for w in args if w.startswith("--") and not w.startswith(_WITH_RESUME)]
         if extra:
             raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
-        resume(command.resume)
+        tracked = first_value(args, "--track") is not None
+        resume(command.resume, command.schedule.track if tracked else None)
         return 0
     asked = {field.name for field in dataclasses.fields(RunConfig)} & set(vars(command))
     config = dataclasses.replace(default, **{name: getattr(command, name) for name in asked})

@@ -21,6 +21,7 @@ from sibe.config.values import (
     configuration,
 )
 from sibe.envs.tasks import LOOP_FRAMES, BackgroundName
+from sibe.logs.tracked_runs import Tracking
 
 MAX_THREADS = 1024
 Preset = Literal["paper", "cpu", "debug"]
@@ -138,6 +139,8 @@ class ScheduleConfig:
     """Simulator steps between two checkpoints; one is written at the next end of an episode."""
     video: bool = True
     """Write a video of the first episode of the last evaluation."""
+    track: Tracking = "none"
+    """Log to an experiment tracker as well; may change when a run is resumed."""
 
 
 @configuration()

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from sibe.experiments.job import Job
 from sibe.storage.atomic import write_atomic
 from sibe.storage.checkpoint import list_steps
+from sibe.storage.run_files import RunFiles
 
 _LOOK = 1.0  # seconds that an engine may wait before it must answer
 
@@ -54,7 +55,7 @@ def is_done(job: Job) -> bool:
 
 def last_checkpoint(job: Job) -> int:
     """Return the env step of the newest checkpoint, 0 if there is none."""
-    return max(list_steps(job.path / "checkpoint"), default=0)
+    return max(list_steps(RunFiles(job.path).checkpoints), default=0)
 
 
 def drive(

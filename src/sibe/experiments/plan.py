@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import method_names
-from sibe.catalogue.run_config import check, to_json, updates_per_run
+from sibe.catalogue.run_config import check, comparable, to_json, updates_per_run
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Run, Suite, Variant
-from sibe.storage.run_directory import RunDirectory, first_difference
+from sibe.storage.run_directory import first_difference
+from sibe.storage.run_files import RunFiles
 
 _PLAIN = Variant("none", "none")
 
@@ -114,13 +115,15 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
     result must not depend on how many runs were beside it on the day it was resumed.
     """
     config = planned.config
-    exists = (planned.path / "config.json").exists()
-    there: dict[str, Any] = RunDirectory.read_config(planned.path) if exists else {}
+    files = RunFiles(planned.path)
+    exists = files.config_json.exists()
+    there: dict[str, Any] = files.read_config() if exists else {}
     if not config.threads:
         config = replace(config, threads=there.get("threads", threads))
     if given.device in (None, "auto"):
         config = replace(config, device=there.get("device", device))
-    difference = first_difference(there, as_stored(config)) if exists else None
+    here = as_stored(config)
+    difference = first_difference(comparable(there), comparable(here)) if exists else None
     if difference is not None:
         name, old, new = difference
         raise UserError(

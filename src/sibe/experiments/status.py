@@ -20,7 +20,7 @@ from sibe.experiments.plan import PlannedRun, as_stored
 from sibe.logs.console import duration
 from sibe.logs.csv_log import read_csv
 from sibe.storage.checkpoint import list_steps
-from sibe.storage.run_directory import LOCK, RunDirectory
+from sibe.storage.run_files import RunFiles
 
 STATES = ("done", "running", "failed", "waiting")
 _RECENT = 20  # training episodes that tell the present speed
@@ -52,21 +52,21 @@ class RunStatus(NamedTuple):
 
 def run_status(planned: PlannedRun) -> RunStatus:
     """Read the files of one run; a damaged one is described, not fatal."""
-    path, name = planned.path, str(planned.run.directory)
+    files, name = RunFiles(planned.path), str(planned.run.directory)
     env_steps = planned.config.schedule.env_steps
     env_step, eval_return, speed = 0, math.nan, math.nan
     failed = _failed_note(planned)
     state, note = ("waiting", "") if failed is None else ("failed", failed)
     try:
-        if (path / "config.json").exists():
-            env_steps = int(RunDirectory.read_config(path)["schedule"]["env_steps"])
-        env_step, speed = _progress(path / "train.csv")
-        eval_return = _last_return(path / "eval.csv")
+        if files.config_json.exists():
+            env_steps = int(files.read_config()["schedule"]["env_steps"])
+        env_step, speed = _progress(files.train_csv)
+        eval_return = _last_return(files.eval_csv)
     except (UserError, KeyError, TypeError, ValueError) as error:
         state, note = "failed", f"damaged: {error}"
-    if max(list_steps(path / "checkpoint"), default=0) >= env_steps:
+    if max(list_steps(files.checkpoints), default=0) >= env_steps:
         state, note = "done", ""
-    elif is_locked(path):
+    elif is_locked(planned.path):
         state = "running"
     return RunStatus(name, state, env_step, env_steps, eval_return, speed, note)
 
@@ -79,7 +79,7 @@ def _failed_note(planned: PlannedRun) -> str | None:
 def is_locked(path: Path) -> bool:
     """Tell whether a process, here or on another machine, works in the run directory."""
     try:
-        with (path / LOCK).open("rb") as lock:
+        with RunFiles(path).lock.open("rb") as lock:
             # Shared, and given back at once: a run that starts this very moment tries again.
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

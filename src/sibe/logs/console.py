@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
+
+from sibe.logs.sink import Row
 
 _WINDOW = 120.0  # seconds that count as recent: long enough to average over an evaluation
 _SAMPLE = 1.0  # seconds between two samples of the speed
@@ -62,27 +64,29 @@ class Progress:
             self._bar.add_task("", total=total_env_steps, completed=start_env_step, text="")
             self._bar.start()
 
-    def update(
-        self,
-        env_step: int,
-        agent_step: int,
-        updates: int,
-        episode_return: float | None = None,
-        eval_return: float | None = None,
-    ) -> None:
-        """Take the counters of the whole run; a return that is None stays as it was."""
+    def update(self, env_step: int, agent_step: int, updates: int) -> None:
+        """Take the counters of the whole run, and refresh the display if it is time."""
         now = self._clock()
         self._env_step, self._agent_step = env_step, agent_step
-        if episode_return is not None:
-            self._episode_return = episode_return
-        if eval_return is not None:
-            self._eval_return = eval_return
         if not self._samples or now - self._samples[-1].time >= _SAMPLE:
             self._samples.append(_Sample(now, env_step, updates))
             while len(self._samples) > 2 and now - self._samples[1].time >= _WINDOW:
                 self._samples.popleft()
         if now - self._shown_time >= (_REFRESH if self._bar else _LINE_SECONDS):
             self._show(now)
+
+    def episode(self, row: Row) -> None:
+        """Take the return of a training episode; the next refresh shows it."""
+        self._episode_return = row["episode_reward"]
+
+    def evaluation(self, row: Row, episodes: Sequence[Row]) -> None:
+        """Write a line about an evaluation."""
+        self._eval_return = row["episode_reward"]
+        spread = f"{row['episode_reward']:.1f} ± {row['episode_reward_std']:.1f}"
+        self.line(f"eval at env_step {row['frame']}: return {spread} ({row['episodes']} episodes)")
+
+    def flush(self) -> None:
+        """No-op: nothing is queued."""
 
     def line(self, text: str) -> None:
         """Write a message, above the bar if there is one."""

@@ -20,6 +20,7 @@ from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.logs.picture_file import check_png, write_png
 from sibe.logs.plot_style import GREY, INK, X_LABEL, style_axis
+from sibe.storage.run_files import RunFiles
 
 _BLUE = "#0072B2"
 _METRICS = {"kl": ("KL (nats)", "#D55E00"), "infonce": ("InfoNCE (nats)", "#009E73")}
@@ -30,8 +31,9 @@ Table = dict[str, NDArray[np.float64]]
 def write_learning_curve(run: Path, out: Path) -> Path:
     """Draw the run in folder ``run`` and return ``out``, a PNG file of 1000 × 380 pixels."""
     check_png(out)
-    title = _title(run)
-    evals, training = _read(run / "eval.csv"), _read(run / "train.csv")
+    files = RunFiles(run)
+    title = _title(files)
+    evals, training = _read(files.eval_csv), _read(files.train_csv)
     if not evals and not training:
         raise UserError(f"{run} has no episode to plot yet: let it train a little longer")
     metrics = [name for name in _METRICS if np.isfinite(training.get(name, np.nan)).any()]
@@ -64,15 +66,15 @@ def _draw(title: str, evals: Table, training: Table, metrics: list[str]) -> Figu
     return figure
 
 
-def _title(run: Path) -> str:
+def _title(run: RunFiles) -> str:
     try:
-        config: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        config: dict[str, Any] = json.loads(run.config_json.read_text(encoding="utf-8"))
         env = config["env"]
         parts = (env["task"], env["background"], config["method"], f"seed {config['seed']}")
         return "  ·  ".join(map(str, parts))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{run} is not the folder of a run: its config.json does not read"
+            f"{run.path} is not the folder of a run: its config.json does not read"
         ) from error
 
 

@@ -6,9 +6,11 @@ after the point of resumption is hidden by TensorBoard, so that curves do not fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import SupportsFloat
+
+from sibe.logs.sink import Row, scalars
 
 
 class TensorBoardLog:
@@ -28,13 +30,17 @@ class TensorBoardLog:
         purge_step = 0 if resume_at is None else resume_at + 1
         self._writer = SummaryWriter(str(folder), purge_step=purge_step)
 
-    def scalars(
-        self, prefix: str, values: Mapping[str, SupportsFloat | None], env_step: int
-    ) -> None:
-        """Write ``prefix/name`` at ``env_step`` for each value that is not None."""
-        for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(f"{prefix}/{name}", float(value), env_step)
+    def episode(self, row: Row) -> None:
+        """Write a training episode under ``train/``."""
+        self._write("train", row)
+
+    def evaluation(self, row: Row, episodes: Sequence[Row]) -> None:
+        """Write the means of an evaluation under ``eval/``."""
+        self._write("eval", row)
+
+    def _write(self, prefix: str, row: Row) -> None:
+        for name, value in scalars(row).items():
+            self._writer.add_scalar(f"{prefix}/{name}", value, row["frame"])
 
     def flush(self) -> None:
         """Write what is queued: before a checkpoint, whose resumption does not log it again."""
@@ -42,4 +48,5 @@ class TensorBoardLog:
 
     def close(self) -> None:
         """Write what is queued and close the file."""
-        self._writer.close()
+        with contextlib.suppress(OSError):  # a full disk has been reported already
+            self._writer.close()

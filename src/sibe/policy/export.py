@@ -11,7 +11,6 @@ import json
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any
 
 from sibe.catalogue.run_config import to_json
 from sibe.errors import UserError
@@ -20,9 +19,10 @@ from sibe.policy.load import Policy, load_policy
 from sibe.policy.model_card import model_card
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import publish_folder, write_atomic
+from sibe.storage.run_files import CONFIG_JSON, RunFiles
 from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
 
-CONFIG, CARD, VIDEO = "config.json", "README.md", "replay.mp4"
+CARD, VIDEO = "README.md", "replay.mp4"
 _FPS = 25
 
 
@@ -36,7 +36,7 @@ def check_out(out: Path, overwrite: bool) -> None:
     if not names:
         return
     # Replacing removes the folder: it must hold nothing but what we wrote.
-    if WEIGHTS not in names or not names <= {WEIGHTS, CONFIG, CARD, VIDEO}:
+    if WEIGHTS not in names or not names <= {WEIGHTS, CONFIG_JSON, CARD, VIDEO}:
         raise UserError(f"{out} is not empty and not an export: choose another folder")
     if not overwrite:
         raise UserError(f"{out} holds an export already: choose another, or pass --overwrite")
@@ -60,7 +60,7 @@ def export(
     """
     check_out(out, overwrite)
     policy = load_policy(run, device=device)
-    agent, meta = policy.agent, _read_meta(run)
+    agent, meta = policy.agent, RunFiles(run).read_meta()  # an export has no meta.json
     out = out.resolve()
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -69,7 +69,7 @@ def export(
             temporary / WEIGHTS, agent.policy_networks(), policy.env_step, agent.action_dim
         )
         config = json.dumps(to_json(policy.config), indent=1) + "\n"
-        write_atomic(temporary / CONFIG, config.encode())
+        write_atomic(temporary / CONFIG_JSON, config.encode())
         # Played by what is given away, not by what it was made of.
         returns, video = _play(load_policy(temporary, device=device), episodes, seed, temporary)
         card = model_card(policy.config, policy.env_step, returns, seed, meta, video=video)
@@ -101,12 +101,3 @@ def _play(policy: Policy, episodes: int, seed: int, folder: Path) -> tuple[list[
         print(f"no video: {error}")
         return returns, False
     return returns, True
-
-
-def _read_meta(run: Path) -> dict[str, Any]:
-    """Return the run's meta.json; an export, or a run that lost it, has none."""
-    try:
-        meta: dict[str, Any] = json.loads((run / "meta.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return meta

@@ -16,7 +16,7 @@ from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
 from sibe.storage import checkpoint
-from sibe.storage.run_directory import RunDirectory
+from sibe.storage.run_files import RunFiles
 from sibe.training.run import choose_device
 from sibe.training.seeding import torch_stream
 
@@ -63,7 +63,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
         >>> action = policy.act(obs)
     """
     path = Path(run)
-    config = from_json(RunDirectory.read_config(path))
+    config = from_json(RunFiles(path).read_config())
     check(config)
     where = choose_device(device)
     env_step, action_dim, state = read_state(path, where)
@@ -79,7 +79,8 @@ def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, An
     """Return env step, A and the agent's state: whole from a run, of an export what it has."""
     if is_export(path):
         return read_weights(path / WEIGHTS, device)
-    found = checkpoint.load_newest(path / "checkpoint", map_location=device, report=print)
+    folder = RunFiles(path).checkpoints
+    found = checkpoint.load_newest(folder, map_location=device, report=print)
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from sibe.catalogue.run_config import check, from_json, to_json, updates_per_run
+from sibe.catalogue.run_config import check, comparable, from_json, to_json, updates_per_run
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
-from sibe.storage.run_directory import RunDirectory, collect_meta
+from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
+from sibe.storage.run_directory import RunDirectory
+from sibe.storage.run_files import RunFiles
 from sibe.training.allocation import keep_memory
+from sibe.training.meta import collect_meta
 from sibe.training.resources import check_resources, replay_ram_bytes
 
 
@@ -44,11 +48,9 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
 
     A run that was begun elsewhere, or on other cores, keeps what was decided then.
     """
-    from dataclasses import replace
-
     # One result for one config: the number of threads changes the order of summation.
-    begun = path is not None and (path / "config.json").exists()
-    before = RunDirectory.read_config(path) if begun and path else {}
+    files = None if path is None else RunFiles(path)
+    before = files.read_config() if files is not None and files.config_json.exists() else {}
     threads = config.threads or before.get("threads") or len(os.sched_getaffinity(0))
     device = before.get("device", "auto") if config.device == "auto" else config.device
     return replace(config, threads=threads, device=str(choose_device(device)))
@@ -57,6 +59,7 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
 def train(config: RunConfig, out: Path | None = None) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory."""
     check(config)
+    check_installed(config.schedule.track)
     path = default_directory(config) if out is None else Path(out)
     config = resolve(config, path)
     keep_memory()
@@ -64,18 +67,23 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
     torch.use_deterministic_algorithms(True, warn_only=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA's sums may differ
     meta = collect_meta()
-    with RunDirectory.create_or_open(path, to_json(config), meta) as directory:
+    with RunDirectory.create_or_open(
+        path, to_json(config), meta, comparable=comparable
+    ) as directory:
         check_resources(config, path)
         _announce(config, path)
         _compare_kernels(config, directory, meta["kernels"])
         _run(config, directory)
-        _conclude(path)
+        _conclude(directory)
     return path
 
 
-def resume(path: Path) -> Path:
-    """Continue the run in ``path`` with the config it was started with."""
-    return train(from_json(RunDirectory.read_config(path)), path)
+def resume(path: Path, track: Tracking | None = None) -> Path:
+    """Continue the run in ``path`` with the config it was started with, tracked elsewhere maybe."""
+    config = from_json(RunFiles(path).read_config())
+    if track is not None:
+        config = replace(config, schedule=replace(config.schedule, track=track))
+    return train(config, path)
 
 
 def _announce(config: RunConfig, path: Path) -> None:
@@ -100,18 +108,18 @@ def _compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> N
         )
 
 
-def _conclude(path: Path) -> None:
+def _conclude(run: RunFiles) -> None:
     """Draw the learning curve, and say what can be done with the run."""
     from sibe.logs.learning_curve import write_learning_curve
 
-    curve = write_learning_curve(path, path / "curve.png")
+    curve = write_learning_curve(run.path, run.curve_png)
     print(f"learning curve: {curve}")
-    for video in sorted((path / "video").glob("*.mp4")):
+    for video in run.list_videos():
         print(f"video of the last evaluation: {video}")
     print(
-        f"next: sibe eval {path} --video out.mp4\n"
-        f"      sibe eval {path} --background video\n"
-        f"      tensorboard --logdir {path}",
+        f"next: sibe eval {run.path} --video out.mp4\n"
+        f"      sibe eval {run.path} --background video\n"
+        f"      tensorboard --logdir {run.path}",
         flush=True,
     )
 
@@ -121,7 +129,9 @@ def _run(config: RunConfig, directory: RunDirectory) -> None:
     from sibe.training.build import build_trainer
     from sibe.training.recorder import Recorder
 
-    recorder = Recorder(directory, config.schedule.env_steps)
+    name = "-".join(default_directory(config).parts[1:])
+    trackers = make_trackers(config.schedule.track, directory, name, to_json(config))
+    recorder = Recorder(directory, config.schedule.env_steps, optional=trackers)
     trainer = None
     try:
         trainer = build_trainer(config, directory, recorder, torch.device(config.device))

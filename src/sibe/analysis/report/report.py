@@ -23,6 +23,7 @@ from sibe.analysis.report.text import text_files
 from sibe.errors import UserError
 from sibe.logs.picture_file import write_file
 from sibe.logs.plot_style import picture
+from sibe.storage.run_files import RunFiles
 
 PAGE = "report.html"
 _OWN = ("curves_*.???", "kl_*.???", "bonus_*.???", "aggregate_*.???", "ablation_*.???")
@@ -58,7 +59,7 @@ def write_report(roots: Sequence[Path], out: Path, at: int | None = None) -> Res
 def _check_out(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is not a folder: choose another")
-    if (out / "config.json").exists():
+    if RunFiles(out).config_json.exists():
         raise UserError(f"--out {out} is a run directory: choose a folder for the report")
 
 
