@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test test-ray test-browser check train bench clean
+.PHONY: help setup test test-ray test-browser check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
 	@echo "make check   lint and types         make test-ray      suites on Ray, on this machine"
 	@echo "make bench   speed of everything    make test-browser  the report in a real Chromium"
+	@echo "make docs    the docs as a site"
 
 setup: $(READY)
 
@@ -41,6 +42,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A broken link is a warning, and strict fails on warnings; --quiet would hide them from it.
+docs: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
 
 train: setup
 	@echo "SIBE with white noise behind the robot; expect a return of about 500 of 1000 at the end"
