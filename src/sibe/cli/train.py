@@ -14,6 +14,7 @@ from tyro.conf import arg
 
 from sibe.catalogue.presets import PRESETS, preset_config
 from sibe.catalogue.registry import AGENTS, find_method, method_names
+from sibe.cli.parsing import parse
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
@@ -90,8 +91,6 @@ def _refuse_flags_of_sac(method: str, args: list[str]) -> None:
 
 def run_train(args: list[str]) -> int:
     """Parse the line and train."""
-    from sibe.cli.main import parse
-
     preset, method = first_value(args, "--preset"), first_value(args, "--method") or "sibe"
     task = first_value(args, "--task") or "cartpole_swingup"
     find_method(method)
