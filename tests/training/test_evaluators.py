@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,8 +74,7 @@ def test_what_goes_wrong_in_the_process_is_told_here(
 
 def test_the_end_of_the_process_is_told(config: RunConfig, process: EvaluationProcess) -> None:
     process.start(agent(config, 0), SEEDS, record=False)
-    process._process.kill()
-    process._process.join()
+    os.kill(process._pid, signal.SIGKILL)
     with pytest.raises(UserError, match="has ended"):
         process.result()
     with pytest.raises(UserError, match="has ended"):
@@ -86,13 +87,23 @@ def test_a_process_that_cannot_start_says_why_at_once(config: RunConfig) -> None
         EvaluationProcess(broken, 1)
 
 
+def test_close_ends_it_in_the_midst_of_an_episode(config: RunConfig) -> None:
+    made = EvaluationProcess(config, 1)
+    child = psutil.Process(made._pid)
+    made.start(agent(config, 0), list(range(1000)), record=False)
+    assert not made.finished()
+    made.close()
+    assert not child.is_running()
+    made.close()  # nothing is left to end
+
+
 _LEARNER = """
 import json, sys, time
 from sibe.catalogue.run_config import from_json
 from sibe.training.evaluators import EvaluationProcess
 if __name__ == "__main__":
     made = EvaluationProcess(from_json(json.loads(sys.argv[1])), 1)
-    print(made._process.pid, flush=True)
+    print(made._pid, flush=True)
     time.sleep(60)
 """
 

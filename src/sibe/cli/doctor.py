@@ -8,11 +8,24 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sibe.errors import UserError
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Check this machine: each line is ok, or the command that fixes it."""
+
+    preset: str = "cpu"
+    """Preset whose replay must fit: paper, cpu or debug."""
+
+    def run(self) -> int:
+        """Print the checks; 0 if all is well, else 1."""
+        return examine(self.preset)
 
 
 class Trouble(Exception):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import Positional, arg
 
+from sibe.cli.parsing import Group
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides, Slice, select
 from sibe.experiments.suites import SUITES, Suite, find_suite
@@ -176,19 +177,10 @@ class SuiteStatus:
         return 0
 
 
-@dataclass(frozen=True)
-class SuiteCommand:
-    """Grids of runs: the paper's, its ablations, and small ones."""
-
-    action: (
-        Annotated[ListSuites, subcommand("list")]
-        | Annotated[RunSuite, subcommand("run")]
-        | Annotated[SuiteStatus, subcommand("status")]
-    )
-
-    def run(self) -> int:
-        """Do what the second word says."""
-        return self.action.run()
+SUITE = Group(
+    "Grids of runs: the paper's, its ablations, and small ones.",
+    {"list": ListSuites, "run": RunSuite, "status": SuiteStatus},
+)
 
 
 def suite_root(suite: Suite, root: Path | None) -> Path:

@@ -14,6 +14,7 @@ from tyro.conf import arg
 
 from sibe.catalogue.presets import PRESETS, preset_config
 from sibe.catalogue.registry import find_agent, method_names
+from sibe.cli.parsing import parse
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
@@ -92,8 +93,6 @@ def _refuse_unused_flags(method: str, args: list[str]) -> None:
 
 def run_train(args: list[str]) -> int:
     """Parse the line and train."""
-    from sibe.cli.main import parse
-
     preset, method = first_value(args, "--preset"), first_value(args, "--method") or "sibe"
     task = first_value(args, "--task") or "cartpole_swingup"
     find_agent(method)

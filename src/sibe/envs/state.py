@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.transform import Rotation
 
 from sibe.envs.rendering.renderer import Renderer, background_geoms
 
@@ -66,21 +67,9 @@ def joint_positions(model: Any, qpos: npt.NDArray[np.float64]) -> Named:
             if kind == _FREE:
                 named |= {f"{name} {axis}": float(qpos[start + i]) for i, axis in enumerate("xyz")}
                 start += 3
-            turn = rotation_matrix(qpos[start : start + 4])
+            turn = Rotation.from_quat(qpos[start : start + 4], scalar_first=True).as_matrix()
             named |= {f"{name} r{i}{j}": float(turn[i, j]) for i in range(3) for j in range(3)}
     return named
-
-
-def rotation_matrix(quaternion: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the rotation [3, 3] of a quaternion (w, x, y, z); q and -q give the same."""
-    w, x, y, z = quaternion / np.linalg.norm(quaternion)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def visible_positions(env: Any) -> set[str]:

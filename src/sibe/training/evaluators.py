@@ -12,9 +12,10 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -26,6 +27,8 @@ from sibe.errors import UserError
 from sibe.training.evaluation import MOST_ENVS, Episode, Frame, evaluate, make_eval_envs
 from sibe.training.parent import end_with_parent
 from sibe.training.seeding import torch_stream
+
+T = TypeVar("T")
 
 
 class Played(NamedTuple):
@@ -90,51 +93,62 @@ class EvaluationHere:
 
 
 class EvaluationProcess:
-    """Has a process of its own play."""
+    """Plays in a process of its own, a pool of one worker."""
 
     def __init__(self, config: RunConfig, action_dim: int) -> None:
-        context = multiprocessing.get_context("spawn")  # GL does not survive a fork
-        self._connection, theirs = context.Pipe()
-        arguments = (theirs, to_json(config), action_dim, os.getpid())
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        with _ctrl_c_is_ours():
-            self._process.start()
-        theirs.close()  # so that its death is seen as the end of the pipe
-        self._receive()  # it is ready, or says why not
+        self._pool = ProcessPoolExecutor(
+            max_workers=1,
+            mp_context=multiprocessing.get_context("spawn"),  # GL does not survive a fork
+            initializer=end_with_parent,
+            initargs=(os.getpid(),),
+        )
+        self._future: Future[Played] | None = None
+        try:
+            with _ctrl_c_is_ours():
+                ready = self._pool.submit(_prepare, to_json(config), action_dim)
+            self._pid = _outcome(ready)
+        except BaseException:
+            self._pool.shutdown()
+            raise
 
     def start(self, agent: Agent, seeds: Sequence[int], *, record: bool) -> None:
         """Send weights and seeds."""
+        # Bytes, not tensors: a pool moves tensors to shared memory, where learning would go on
+        # to write them while they are evaluated.
         weights = io.BytesIO()
         networks = agent.policy_networks().items()
         torch.save({name: network.state_dict() for name, network in networks}, weights)
         try:
-            self._connection.send((weights.getvalue(), list(seeds), record))
-        except OSError as error:
+            self._future = self._pool.submit(_play, weights.getvalue(), list(seeds), record)
+        except BrokenProcessPool as error:
             raise _gone() from error
 
     def finished(self) -> bool:
-        """Return whether an answer has come."""
-        return self._connection.poll()
+        """Return whether the episodes are played."""
+        return self._future is not None and self._future.done()
 
     def result(self) -> Played:
-        """Wait for the answer."""
-        played: Played = self._receive()
-        return played
-
-    def _receive(self) -> Any:
-        try:
-            answer = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise _gone() from error
-        if isinstance(answer, str):
-            raise UserError(f"the process that evaluates failed: {answer}")
-        return answer
+        """Wait for the episodes."""
+        future, self._future = self._future, None
+        assert future is not None
+        return _outcome(future)
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()  # it has nothing to save
-        self._process.join()
-        self._connection.close()
+        """End the process, whatever it is doing: it has nothing to save."""
+        for child in multiprocessing.active_children():
+            if child.pid == self._pid:
+                child.kill()
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _outcome(future: Future[T]) -> T:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise _gone() from error
+    except Exception as error:  # whatever it is, it is the learner that must report it
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"the process that evaluates failed: {reason}") from error
 
 
 def _gone() -> UserError:
@@ -158,37 +172,32 @@ def _ctrl_c_is_ours() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(connection: Connection, values: dict[str, Any], action_dim: int, learner: int) -> None:
-    end_with_parent(learner)
-    try:
-        config = from_json(values)
-        # As many as the learner has: the order of summation is part of the result.
-        torch.set_num_threads(config.threads)
-        generator = torch_stream(config.seed, "agent")
-        agent = build_agent(config, action_dim, generator, torch.device("cpu"))
-        player = EvaluationHere(config)
-    except Exception as error:  # whatever it is, it is the learner that must tell it
-        connection.send(_told(error))
-        return
-    connection.send(None)
-    while True:
-        try:
-            weights, seeds, record = connection.recv()
-            _load(agent, weights)
-            player.start(agent, seeds, record=record)
-            connection.send(player.result())
-        except (EOFError, BrokenPipeError):  # the learner is gone
-            return
-        except Exception as error:
-            connection.send(_told(error))
+class _Worker(NamedTuple):
+    agent: Agent
+    player: EvaluationHere
 
 
-def _load(agent: Agent, weights: bytes) -> None:
+_worker: _Worker | None = None
+"""in the process that evaluates: what it plays with"""
+
+
+def _prepare(values: dict[str, Any], action_dim: int) -> int:
+    """Make the agent and the environments; return the id of the process."""
+    global _worker
+    config = from_json(values)
+    # As many as the learner has: the order of summation is part of the result.
+    torch.set_num_threads(config.threads)
+    generator = torch_stream(config.seed, "agent")
+    agent = build_agent(config, action_dim, generator, torch.device("cpu"))
+    _worker = _Worker(agent, EvaluationHere(config))
+    return os.getpid()
+
+
+def _play(weights: bytes, seeds: list[int], record: bool) -> Played:
+    assert _worker is not None
+    agent, player = _worker
     state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
     for name, network in agent.policy_networks().items():
         network.load_state_dict(state[name])
-
-
-def _told(error: Exception) -> str:
-    """Return the error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    player.start(agent, seeds, record=record)
+    return player.result()

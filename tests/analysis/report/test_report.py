@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import re
 from html.parser import HTMLParser
@@ -14,7 +15,8 @@ from PIL import Image
 from synthetic_runs import config_of, write_ablations, write_grid, write_run
 
 from sibe.analysis.comparison import load_study
-from sibe.analysis.report.page_videos import videos_html
+from sibe.analysis.report.page import report_page
+from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.report import write_report
 from sibe.analysis.report.results import compute_results
 from sibe.analysis.report.score_table import latex_table, markdown_table, steps_text
@@ -226,9 +228,18 @@ def test_only_ablations(tmp_path: Path) -> None:
 def test_videos_are_capped(runs: Path) -> None:
     study = load_study([runs])
     one = max(video.stat().st_size for run in study.runs for video in run.videos)
-    assert videos_html(study, total=int(2.5 * one)).count("<video") == 2
-    assert "10 more not shown" in videos_html(study, total=int(2.5 * one))
-    assert "<video" not in videos_html(study, largest=10)
+    few = page_videos(study, total=int(2.5 * one))
+    assert (len(few.shown), few.left_out) == (2, 10)
+    assert not page_videos(study, largest=10).shown
+
+
+def test_page_says_which_videos_are_missing(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cap = functools.partial(page_videos, largest=10)
+    monkeypatch.setattr("sibe.analysis.report.page.page_videos", cap)
+    results = compute_results([runs])
+    pictures = dict.fromkeys((f"aggregate_{one.background}" for one in results.aggregates), b"")
+    page = report_page(results, pictures, "0").decode()
+    assert "<video" not in page and "12 more not shown" in page
 
 
 def test_steps_as_text() -> None:

@@ -1,8 +1,8 @@
-"""report.html: one page that holds everything and asks nobody for anything.
+"""report.html: one self-contained page that makes no network requests.
 
-Curves are drawn by data/report_chart.js and switched by data/report_page.js; the tables, the list
-of runs and the pictures are written here. The page's own content security policy forbids it the
-network. Whatever comes from a run (names, labels, configs) is escaped.
+data/report.html is the template; curves are drawn by data/report_chart.js and switched by
+data/report_page.js. The page's own content security policy forbids it the network, and whatever
+comes from a run (names, labels, configs) is escaped by the template engine.
 """
 
 from __future__ import annotations
@@ -10,23 +10,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from html import escape
 from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from sibe.analysis.comparison import SETTINGS
 from sibe.analysis.report.page_data import page_data
-from sibe.analysis.report.page_tables import (
-    aggregate_html,
-    reference_html,
-    runs_html,
-    score_html,
-)
-from sibe.analysis.report.page_videos import videos_html
+from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.results import Results
-from sibe.analysis.report.score_table import RULES, steps_text
-from sibe.analysis.report.text import REFERENCE_RULES
-
-_CAPTIONS = {"ablation_component": "Components of SIBE", "ablation_chunk": "Chunk length"}
+from sibe.analysis.report.score_table import RULES, cell_text, row_label, steps_text
+from sibe.analysis.report.text import REFERENCE_RULES, estimate_text, reference_text
+from sibe.analysis.runs import Run
 
 
 def report_page(results: Results, pictures: Mapping[str, bytes], version: str) -> bytes:
@@ -34,31 +29,56 @@ def report_page(results: Results, pictures: Mapping[str, bytes], version: str) -
 
     Args:
         results: what it says.
-        pictures: SVG files by stem; those of aggregates and ablations are put in.
+        pictures: SVG files by stem; those of aggregates and ablations are embedded.
         version: of the package that makes the report.
     """
-    study = results.study
-    parts = {
-        "style": _asset("report.css"),
-        "script": _asset("report_chart.js") + _asset("report_page.js"),
-        # "</script>" inside a name must not end the script.
-        "data": json.dumps(page_data(study), separators=(",", ":")).replace("<", "\\u003c"),
-        "lead": escape(_lead(results, version)),
-        "notes": _notes(results),
-        "scores": _scores(results),
-        "aggregates": _aggregates(results, pictures),
-        "ablations": _ablations(results, pictures),
-        "videos": videos_html(study),
-        "runs": runs_html(study),
-    }
-    page = _asset("report.html")
-    for name, part in parts.items():
-        page = page.replace(f"<!--{name}-->", part)
-    return page.encode()
+    page = _environment().get_template("report.html")
+    return page.render(
+        results=results,
+        study=results.study,
+        pictures=pictures,
+        lead=_lead(results, version),
+        rules=RULES,
+        reference_rules=REFERENCE_RULES,
+        videos=page_videos(results.study),
+        data=page_data(results.study),
+    ).encode()
 
 
-def _asset(name: str) -> str:
-    return (files("sibe.analysis.report") / "data" / name).read_text(encoding="utf-8")
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("sibe.analysis.report", "data"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    environment.filters.update(
+        base64=_base64, estimate=estimate_text, setting=_setting, steps=steps_text
+    )
+    environment.globals.update(
+        asset=_asset,
+        cell_text=cell_text,
+        details_of=_details_of,
+        reference_text=reference_text,
+        revision_of=_revision_of,
+        row_label=row_label,
+        version_of=_version_of,
+    )
+    return environment
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _setting(background: str) -> str:
+    return SETTINGS.get(background, background)
+
+
+def _asset(name: str) -> Markup:
+    return Markup((files("sibe.analysis.report") / "data" / name).read_text(encoding="utf-8"))
 
 
 def _lead(results: Results, version: str) -> str:
@@ -75,54 +95,17 @@ def _lead(results: Results, version: str) -> str:
     return f"{said}. Tables at {step} env steps. Made by sibe {version}."
 
 
-def _notes(results: Results) -> str:
-    notes = [escape(note) for note in results.notes]
-    notes += [
-        f"Left out: <b>{escape(name)}</b>: {escape(reason)}"
-        for name, reason in results.study.left_out
-    ]
-    if not notes:
-        return ""
-    return "<ul class=notes>" + "".join(f"<li>{note}</li>" for note in notes) + "</ul>"
+def _version_of(run: Run) -> str:
+    versions = run.meta.get("versions")
+    return str(versions.get("sibe")) if isinstance(versions, dict) else "not said"
 
 
-def _scores(results: Results) -> str:
-    parts = []
-    if results.table.rows:
-        parts += [f"<p>{escape(RULES)}</p>", score_html(results.table, "Scores of the methods")]
-    if results.references:
-        parts += [
-            "<details><summary>Public reference scores (other people's code)</summary>",
-            f"<p>{escape(REFERENCE_RULES)}</p>",
-            reference_html(results.references),
-            "</details>",
-        ]
-    return "".join(parts) or "<p>There are only ablations: see below.</p>"
+def _revision_of(run: Run) -> str:
+    git = run.meta.get("git")
+    if not isinstance(git, dict):
+        return "not said"
+    return str(git.get("revision", ""))[:10] + (" (changed)" if git.get("dirty") else "")
 
 
-def _aggregates(results: Results, pictures: Mapping[str, bytes]) -> str:
-    if not results.aggregates:
-        return "<p>No task of the DeepMind Control suite is common to all methods.</p>"
-    shown = [
-        _picture(pictures, f"aggregate_{one.background}", SETTINGS.get(one.background, ""))
-        for one in results.aggregates
-    ]
-    return aggregate_html(results.aggregates) + "".join(shown)
-
-
-def _ablations(results: Results, pictures: Mapping[str, bytes]) -> str:
-    if not results.ablations.rows:
-        return "<p>No ablation runs.</p>"
-    table = score_html(results.ablations, "Scores of the ablations")
-    shown = [
-        _picture(pictures, name, caption) for name, caption in _CAPTIONS.items() if name in pictures
-    ]
-    return table + "".join(shown)
-
-
-def _picture(pictures: Mapping[str, bytes], name: str, caption: str) -> str:
-    source = "data:image/svg+xml;base64," + base64.b64encode(pictures[name]).decode()
-    return (
-        f"<figure class=picture><img alt='{escape(caption)}' src='{source}'>"
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
+def _details_of(run: Run) -> str:
+    return json.dumps({"config": run.config, "meta": run.meta}, indent=1)

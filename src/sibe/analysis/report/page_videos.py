@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from html import escape
+from typing import NamedTuple
 
 from sibe.analysis.comparison import SETTINGS, Study
 from sibe.analysis.runs import Run
@@ -14,12 +13,27 @@ TOTAL = 24_000_000
 """bytes of all videos: a page of some 35 MB still opens at once"""
 
 
-def videos_html(study: Study, *, largest: int = LARGEST, total: int = TOTAL) -> str:
-    """Return the newest video of each run, until ``total`` bytes; the rest is counted in a note."""
-    parts, room, left_out = [], total, 0
+class Video(NamedTuple):
+    """An mp4 file and what is written below it."""
+
+    caption: str
+    data: bytes
+
+
+class Videos(NamedTuple):
+    """What the page shows, and how many videos did not fit."""
+
+    shown: list[Video]
+    left_out: int
+    largest: int
+    total: int
+
+
+def page_videos(study: Study, *, largest: int = LARGEST, total: int = TOTAL) -> Videos:
+    """Return the newest video of each run, until ``total`` bytes; the rest is counted."""
+    shown: list[Video] = []
+    room, left_out = total, 0
     for run in _order(study):
-        if not run.videos:
-            continue
         try:
             data = run.videos[-1].read_bytes()
         except OSError:
@@ -29,20 +43,12 @@ def videos_html(study: Study, *, largest: int = LARGEST, total: int = TOTAL) -> 
             left_out += 1
             continue
         room -= len(data)
-        parts.append(_video(run, study.arm_of[run.name].label, data))
-    if not parts and not left_out:
-        return "<p>The runs have no videos.</p>"
-    note = (
-        f"<p>{left_out} more not shown: the page holds {total / 1e6:.0f} MB of videos, "
-        f"{largest / 1e6:.0f} MB each at most. All are in the runs' video folders.</p>"
-        if left_out
-        else ""
-    )
-    return f"<div class=videos>{''.join(parts)}</div>{note}"
+        shown.append(Video(_caption(run, study.arm_of[run.name].label), data))
+    return Videos(shown, left_out, largest, total)
 
 
 def _order(study: Study) -> list[Run]:
-    """Return the first seed of everything, then the second, …"""
+    """Return the runs with videos: the first seed of everything, then the second, …"""
     seen: dict[tuple[str, str, str], int] = {}
     rank = {}
     for run in sorted(study.runs, key=lambda run: run.seed):
@@ -61,12 +67,6 @@ def _order(study: Study) -> list[Run]:
     )
 
 
-def _video(run: Run, label: str, data: bytes) -> str:
+def _caption(run: Run, label: str) -> str:
     setting = SETTINGS.get(run.background, run.background).lower()
-    caption = escape(f"{label}, {run.task}, {setting}, seed {run.seed}, {run.reached} env steps")
-    source = base64.b64encode(data).decode()
-    return (
-        "<figure><video controls loop muted playsinline preload=metadata "
-        f"aria-label='{caption}' src='data:video/mp4;base64,{source}'></video>"
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    return f"{label}, {run.task}, {setting}, seed {run.seed}, {run.reached} env steps"
