@@ -86,9 +86,9 @@ def _run_tyro(kind: Any, args: Sequence[str], prog: str) -> Any:
 
 def options(kind: Any, prefix: str = "") -> Iterator[Option]:
     """Yield the arguments that tyro makes of a dataclass and those inside it."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints, annotated = get_type_hints(kind), get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
-        hint, marks = _unwrapped(hints[field.name])
+        hint, marks = hints[field.name], _marks(annotated[field.name])
         names = [mark.name for mark in marks if getattr(mark, "name", None) is not None]
         path = ".".join(part for part in (prefix, *(names or [field.name])) if part)
         if dataclasses.is_dataclass(hint):
@@ -101,12 +101,9 @@ def options(kind: Any, prefix: str = "") -> Iterator[Option]:
         yield Option(name, hint, required, positional)
 
 
-def _unwrapped(hint: Any) -> tuple[Any, list[Any]]:
-    """Return a type and what it is annotated with."""
-    if get_origin(hint) is not Annotated:
-        return hint, []
-    kind, *marks = get_args(hint)
-    return kind, marks
+def _marks(hint: Any) -> tuple[Any, ...]:
+    """Return what a type is annotated with."""
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
 def _print_help(group: Group, prog: str) -> None:
