@@ -56,16 +56,6 @@ class Replay:
         return self._ring.transitions
 
     @property
-    def frames_written(self) -> int:
-        """Frames ever written, those overwritten since included."""
-        return self._ring.written
-
-    @property
-    def episode_number(self) -> int:
-        """Number of the newest episode, running or finished, counted from 0; -1 before any."""
-        return self._ring.newest
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the ring; RAM grows up to this as it fills."""
         arrays = (self._action, self._reward, self._discount)
@@ -98,7 +88,7 @@ class Replay:
             last: the episode ended here, by termination or truncation.
 
         Returns:
-            With ``last``, the finished episode, to be written to disk under ``episode_number``:
+            With ``last``, the finished episode, to be written to disk under its number:
             all of it, or its last ``capacity`` frames if it is longer. Else None.
         """
         if not self._running:
@@ -115,10 +105,6 @@ class Replay:
             return None
         self._running = False
         return self._episode(self._ring.spans()[-1])
-
-    def can_sample(self, length: int) -> bool:
-        """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
-        return self._ring.can_sample(length)
 
     def sample(
         self, batch: int, length: int, rng: np.random.Generator, *, frames_per_state: int = 1
