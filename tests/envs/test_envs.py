@@ -22,6 +22,7 @@ from sibe.envs.frame_stack import StackFrames
 from sibe.envs.registration import env_id
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Renderer
+from sibe.envs.rendering.view import ViewConfig
 from sibe.envs.seeding import stream_seed
 from sibe.envs.tasks import BACKGROUNDS, PAPER_BACKGROUNDS, PAPER_TASKS, SUITE_TASKS, task_spec
 from sibe.errors import UserError
@@ -331,7 +332,7 @@ def test_what_a_user_can_get_wrong_is_told_in_one_line(options: dict[str, Any], 
 
 def test_a_negative_seed_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="seed must be 0 or more"):
-        DMCPixels("cartpole_swingup").reset(seed=-1)
+        DMCPixels("cartpole_swingup", ViewConfig()).reset(seed=-1)
 
 
 @pytest.mark.parametrize(

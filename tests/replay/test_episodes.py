@@ -190,7 +190,7 @@ def test_a_replay_comes_back_from_its_folder(tmp_path: Path):
                 continue
             episode = target.add(rng.normal(size=2), 1.5, 1.0, frame, last=i % 14 == 13)
             if episode is not None and write:
-                write_episode(tmp_path, i // 14, episode)
+                write_episode(tmp_path, max(target.state()["episodes"]), episode)
 
     run(replay, 14 * 20 + 5, rng, write=True)
     prune(tmp_path, replay.needed_episodes())

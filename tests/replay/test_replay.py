@@ -57,6 +57,15 @@ def script(lengths: list[int], terminated: list[bool], *, finish: bool = True) -
     return steps
 
 
+def frames_written(replay: Replay) -> int:
+    return replay.state()["frames_written"]
+
+
+def newest_episode(replay: Replay) -> int:
+    """Return its number, counted from 0; -1 before any."""
+    return max(replay.state()["episodes"], default=-1)
+
+
 def play(replay: Replay, steps: list[Step], shape: tuple[int, int, int] = SHAPE) -> dict:
     """Feed ``steps`` and return the finished episodes by number."""
     done = {}
@@ -68,7 +77,7 @@ def play(replay: Replay, steps: list[Step], shape: tuple[int, int, int] = SHAPE)
         episode = replay.add(step.action, step.reward, step.discount, frame, last=step.last)
         assert (episode is not None) == step.last
         if episode is not None:
-            done[step.episode] = episode
+            done[newest_episode(replay)] = episode
     return done
 
 
@@ -129,8 +138,7 @@ def test_samples_are_exactly_the_valid_chunks(steps, capacity, stack, length, ch
     valid = model(steps, capacity, stack, length)
     transitions = model(steps, capacity, 1, 1)
     assert len(replay) == len(transitions)
-    assert replay.state()["frames_written"] == len(steps)
-    assert replay.can_sample(length) == bool(valid)
+    assert frames_written(replay) == len(steps)
     rng = np.random.default_rng(len(steps))
     if not valid:
         with pytest.raises(UserError, match=f"{length} consecutive transitions"):
@@ -340,12 +348,15 @@ def resume(replay: Replay, done: dict, *args, **kwargs) -> Replay:
 
 def assert_same(a: Replay, b: Replay, length: int) -> None:
     assert len(a) == len(b)
-    assert a.state()["frames_written"] == b.state()["frames_written"]
-    assert a.state()["episodes"] == b.state()["episodes"]
+    assert frames_written(a) == frames_written(b)
+    assert newest_episode(a) == newest_episode(b)
     assert a.needed_episodes() == b.needed_episodes()
-    assert a.can_sample(length) == b.can_sample(length)
-    if a.can_sample(length):
+    try:
         first = a.sample(40, length, np.random.default_rng(3))
+    except UserError:
+        with pytest.raises(UserError, match="consecutive transitions"):
+            b.sample(40, length, np.random.default_rng(3))
+    else:
         second = b.sample(40, length, np.random.default_rng(3))
         assert all(torch.equal(x, y) for x, y in zip(first[:4], second[:4], strict=True))
 
@@ -434,8 +445,8 @@ def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
         replay.start(frame.astype(np.float32))
     with pytest.raises(ValueError, match="uint8"):
         replay.start(frame[..., :1])
-    assert replay.state()["frames_written"] == 0
-    assert replay.state()["episodes"] == {}
+    assert frames_written(replay) == 0
+    assert newest_episode(replay) == -1
     replay.start(frame)
     with pytest.raises(ValueError, match="not ended"):
         replay.start(frame)
@@ -443,10 +454,11 @@ def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
         replay.add((0, 0, 0), 0.0, 1.0, frame, last=False)
     with pytest.raises(ValueError, match="uint8"):
         replay.add((0, 0), 0.0, 1.0, frame[:1], last=False)
-    assert replay.state()["frames_written"] == 1
-    assert not replay.can_sample(1)
+    assert frames_written(replay) == 1
+    with pytest.raises(UserError, match="1 consecutive transitions"):
+        replay.sample(1, 1, np.random.default_rng(0))
     with pytest.raises(ValueError, match="at least 1"):
-        replay.can_sample(0)
+        replay.sample(1, 0, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(("capacity", "stack"), [(1, 3), (0, 3), (10, 0)])

@@ -10,12 +10,17 @@ from sibe.analysis.runs import LeftOut, Run, read_runs
 from sibe.analysis.variants import Arm, assign_arms
 from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
 
-SETTINGS = {
+_SETTINGS = {
     "clean": "Standard",
     "noise": "White noise",
     "video": "Natural video",
     "video_random": "Natural video, random clips",
 }
+
+
+def setting_name(background: str) -> str:
+    """Return what a background is called in tables and figures."""
+    return _SETTINGS.get(background, background)
 
 
 @dataclass(frozen=True)

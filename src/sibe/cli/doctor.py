@@ -52,8 +52,9 @@ def check_versions() -> str:
 def check_rendering() -> str:
     """One frame renders, and the robot is on it."""
     from sibe.envs.dmc import DMCPixels
+    from sibe.envs.rendering.view import ViewConfig
 
-    env = DMCPixels("cartpole_swingup")
+    env = DMCPixels("cartpole_swingup", ViewConfig())
     try:
         frame, _ = env.reset(seed=0)
     finally:

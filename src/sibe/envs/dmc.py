@@ -13,10 +13,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from sibe.envs.backgrounds.background import Background, Start
+from sibe.envs.backgrounds.background import Start
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
-from sibe.envs.rendering.view import View
+from sibe.envs.rendering.view import View, ViewConfig
 from sibe.envs.seeding import stream_seed
 from sibe.envs.tasks import task_spec
 from sibe.errors import UserError
@@ -29,12 +29,9 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     Args:
         task: name such as "cartpole_swingup".
-        background: what is painted behind the robot; None leaves the picture as it is.
-        height, width: of the frames.
-        supersample: draw this many times as large, then average.
+        view: how it is shown.
         camera: index of the camera; None for the task's usual one.
         action_repeat: control steps per agent step; None for the task's usual one.
-        keep_floor: with a background, leave the floor.
         split: "train" or "eval": the two are seeded differently.
     """
 
@@ -43,14 +40,10 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def __init__(
         self,
         task: str,
-        background: Background | None = None,
+        view: ViewConfig,
         *,
-        height: int = 84,
-        width: int = 84,
-        supersample: int = 1,
         camera: int | None = None,
         action_repeat: int | None = None,
-        keep_floor: bool = False,
         split: str = "train",
     ) -> None:
         spec = task_spec(task)
@@ -58,9 +51,8 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.dm_env = suite.load(spec.domain, spec.task, task_kwargs={"random": 0})
         self.render_mode = "rgb_array"
         self.action_repeat = spec.action_repeat if action_repeat is None else action_repeat
-        self.background = background
-        self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
-        self.supersample = supersample
+        self.background = view.background
+        self._split, self._view_config = split, view
         self.camera = spec.camera if camera is None else camera
         cameras = self.physics.model.ncam
         if not -1 <= self.camera < cameras:
@@ -71,7 +63,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         bounded = np.abs(high) < 1e9  # an unlimited actuator is given ±1e10: take ±1
         self._low, self._high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
         self.action_space = gym.spaces.Box(-1.0, 1.0, limits.shape, np.float32)
-        self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
+        self.observation_space = gym.spaces.Box(0, 255, (view.height, view.width, 3), np.uint8)
         self.view: View | None = None
         self._frame: Frame | None = None
         self._control_steps = 0
@@ -149,13 +141,6 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def _observe(self) -> Frame:
         if self.view is None:
             # Made here and not in __init__: a vector env forks after it has built one to look at.
-            self.view = View(
-                *self.simulator,
-                *self._size,
-                self.camera,
-                self.background,
-                keep_floor=self._keep_floor,
-                supersample=self.supersample,
-            )
+            self.view = View(*self.simulator, self.camera, self._view_config)
         self._frame = self.view.frame(self.np_random)
         return self._frame

@@ -15,6 +15,7 @@ from sibe.envs.dmc import DMCPixels
 from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
 from sibe.envs.rendering.renderer import Frame
+from sibe.envs.rendering.view import ViewConfig
 from sibe.envs.tasks import LOOP_FRAMES, check_background, is_gym_id, task_spec
 from sibe.errors import UserError
 
@@ -97,13 +98,9 @@ def make_env(
     source = GymPixels if is_gym_id(task) else DMCPixels
     env = source(
         task,
-        painted,
-        height=height,
-        width=width,
-        supersample=supersample,
+        ViewConfig(painted, height, width, supersample, keep_floor),
         camera=camera,
         action_repeat=action_repeat,
-        keep_floor=keep_floor,
         split=split,
     )
     return StackFrames(env, stack)

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from sibe.envs.backgrounds.background import BACKGROUND_FRAME, Background, Start
+from sibe.envs.backgrounds.background import BACKGROUND_FRAME, Start
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
-from sibe.envs.rendering.view import View
+from sibe.envs.rendering.view import View, ViewConfig
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 
@@ -27,8 +27,8 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     Args:
         name: Gymnasium id; "module:Name-v0" imports the module first.
-        background, height, width, supersample, camera, action_repeat, keep_floor, split: as for
-            ``DMCPixels``; a background needs a MuJoCo env, because the mask is its geometry.
+        view, camera, action_repeat, split: as for ``DMCPixels``; a background needs a MuJoCo env,
+            because the mask is its geometry.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
@@ -36,29 +36,24 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def __init__(
         self,
         name: str,
-        background: Background | None = None,
+        view: ViewConfig,
         *,
-        height: int = 84,
-        width: int = 84,
-        supersample: int = 1,
         camera: int | None = None,
         action_repeat: int | None = None,
-        keep_floor: bool = False,
         split: str = "train",
     ) -> None:
         self.gym_env = _make(name)
         self.render_mode = "rgb_array"
         self.action_repeat = 1 if action_repeat is None else action_repeat
-        self.background = background
-        self._split, self._keep_floor, self._size = split, keep_floor, (height, width)
-        self.supersample = supersample
+        self.background = view.background
+        self._split, self._view_config = split, view
         self.camera = self._choose_camera(name, camera)
         box = self.gym_env.action_space
         if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
             raise UserError(f"{name} has the action space {box}: a bounded Box is needed")
         self._low, self._high = box.low.astype(np.float64), box.high.astype(np.float64)
         self.action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(box.shape)),), np.float32)
-        self.observation_space = gym.spaces.Box(0, 255, (height, width, 3), np.uint8)
+        self.observation_space = gym.spaces.Box(0, 255, (view.height, view.width, 3), np.uint8)
         self.view: View | None = None
         self._observation: Any = None
         self._frame: Frame | None = None
@@ -149,22 +144,14 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def _mujoco_frame(self, inner: Any) -> Frame:
         if self.view is None:
-            self.view = View(
-                inner.model,
-                inner.data,
-                *self._size,
-                self.camera,
-                self.background,
-                keep_floor=self._keep_floor,
-                supersample=self.supersample,
-            )
+            self.view = View(inner.model, inner.data, self.camera, self._view_config)
         return self.view.frame(self.np_random)
 
     def _observe(self, observation: Any) -> Frame:
         self._observation = observation
         frame = self._look(observation)
-        height, width = self._size
-        if frame.shape[:2] != self._size:
+        height, width = self._view_config.height, self._view_config.width
+        if frame.shape[:2] != (height, width):
             image = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
             frame = np.asarray(image)
         self._frame = frame

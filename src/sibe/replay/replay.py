@@ -88,8 +88,8 @@ class Replay:
             last: the episode ended here, by termination or truncation.
 
         Returns:
-            With ``last``, the finished episode, to be written to disk under its number (the first
-            is 0): all of it, or its last ``capacity`` frames if it is longer. Else None.
+            With ``last``, the finished episode, to be written to disk under its number:
+            all of it, or its last ``capacity`` frames if it is longer. Else None.
         """
         if not self._running:
             raise ValueError("no episode is running: start(frame) comes first")
@@ -105,10 +105,6 @@ class Replay:
             return None
         self._running = False
         return self._episode(self._ring.spans()[-1])
-
-    def can_sample(self, length: int) -> bool:
-        """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
-        return self._ring.can_sample(length)
 
     def sample(
         self, batch: int, length: int, rng: np.random.Generator, *, frames_per_state: int = 1

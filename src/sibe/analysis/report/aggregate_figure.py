@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from sibe.analysis.comparison import SETTINGS
+from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.aggregate import THRESHOLDS, Aggregate, ArmAggregate
 from sibe.logs.plot_style import GREY, INK, line_style, shortened
 
@@ -28,7 +28,7 @@ def aggregate_figure(data: Aggregate) -> Figure:
     if rivals:
         _draw_improvement(axes[2], rivals, shortened(data.arms[0].arm.label))
     tasks = f"{len(data.tasks)} task{'s' if len(data.tasks) > 1 else ''}"
-    setting = SETTINGS.get(data.background, data.background)
+    setting = setting_name(data.background)
     figure.suptitle(f"{setting}: {tasks}, score = return / 1000", fontsize=11, color=INK)
     return figure
 

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sibe.analysis.comparison import SETTINGS, Study
+from sibe.analysis.comparison import Study, setting_name
 from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
 from sibe.analysis.statistics import FEWEST
@@ -49,7 +49,7 @@ def curves_figure(study: Study, background: str) -> Figure | None:
     places = [(background, task) for task in study.tasks(background, arms)]
     if not places:
         return None
-    labels = Labels(SETTINGS.get(background, background), _RETURN, lambda place: place[1])
+    labels = Labels(setting_name(background), _RETURN, lambda place: place[1])
     return _figure(study, arms, _rows(places), labels, return_series)
 
 
@@ -66,7 +66,7 @@ def ablation_figure(study: Study, kind: str) -> Figure | None:
     title = "Components of SIBE" if kind == "component" else "Chunk length L (SIBE: L = 2)"
 
     def name(place: Place) -> str:
-        return f"{place[1]}, {SETTINGS.get(place[0], place[0]).lower()}"
+        return f"{place[1]}, {setting_name(place[0]).lower()}"
 
     return _figure(study, [*whole, *variants], grid, Labels(title, _RETURN, name), return_series)
 
@@ -85,7 +85,7 @@ def metric_figure(study: Study, background: str, metric: str) -> Figure | None:
     ]
     if not tasks:
         return None
-    title = f"{SETTINGS.get(background, background)}: {METRICS[metric]}, in training"
+    title = f"{setting_name(background)}: {METRICS[metric]}, in training"
     labels = Labels(title, METRICS[metric], lambda place: place[1])
     return _figure(study, arms, _rows([(background, task) for task in tasks]), labels, make)
 

@@ -15,7 +15,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sibe.analysis.comparison import SETTINGS
+from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.page_data import page_data
 from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.results import Results
@@ -55,7 +55,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters.update(
-        base64=_base64, estimate=estimate_text, setting=_setting, steps=steps_text
+        base64=_base64, estimate=estimate_text, setting=setting_name, steps=steps_text
     )
     environment.globals.update(
         asset=_asset,
@@ -71,10 +71,6 @@ def _environment() -> Environment:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _setting(background: str) -> str:
-    return SETTINGS.get(background, background)
 
 
 def _asset(name: str) -> Markup:

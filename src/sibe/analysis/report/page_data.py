@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sibe.analysis.comparison import SETTINGS, Study
+from sibe.analysis.comparison import Study, setting_name
 from sibe.analysis.report.curve_figures import METRICS
 from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
@@ -37,7 +37,7 @@ def page_data(study: Study) -> dict[str, Any]:
             }
             for arm in study.arms
         ],
-        "backgrounds": [{"name": b, "label": SETTINGS.get(b, b)} for b in study.backgrounds],
+        "backgrounds": [{"name": b, "label": setting_name(b)} for b in study.backgrounds],
         "tasks": study.tasks(),
         "measures": [
             {"name": name, "label": label} for name, (label, _) in measures.items() if name in drawn

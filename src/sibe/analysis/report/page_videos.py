@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sibe.analysis.comparison import SETTINGS, Study
+from sibe.analysis.comparison import Study, setting_name
 from sibe.analysis.runs import Run
 
 LARGEST = 4_000_000
@@ -68,5 +68,5 @@ def _order(study: Study) -> list[Run]:
 
 
 def _caption(run: Run, label: str) -> str:
-    setting = SETTINGS.get(run.background, run.background).lower()
+    setting = setting_name(run.background).lower()
     return f"{label}, {run.task}, {setting}, seed {run.seed}, {run.reached} env steps"

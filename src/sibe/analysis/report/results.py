@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sibe.analysis.comparison import SETTINGS, Study, load_study
+from sibe.analysis.comparison import Study, load_study, setting_name
 from sibe.analysis.report.aggregate import Aggregate, aggregate
 from sibe.analysis.report.curve_figures import main_arms
 from sibe.analysis.report.paper_table import Reference, reference_scores
@@ -101,7 +101,7 @@ def _seed_notes(cells: Sequence[Cell]) -> list[str]:
 
 def _task_notes(aggregates: Sequence[Aggregate]) -> list[str]:
     return [
-        f"{SETTINGS.get(one.background, one.background)}: {', '.join(one.left_out)} not in the "
+        f"{setting_name(one.background)}: {', '.join(one.left_out)} not in the "
         "aggregates, because not every method has it or its return has no scale of 1000."
         for one in aggregates
         if one.left_out

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sibe.analysis.comparison import SETTINGS
+from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.paper_table import Mark, PaperCell, marks, paper_table
 from sibe.analysis.scores import Cell
 from sibe.analysis.variants import Arm
@@ -143,7 +143,7 @@ def markdown_table(table: ScoreTable) -> str:
     for row in table.rows:
         cells = [_markdown_cell(entry, row) for entry in row.entries]
         origin = f"*{row_label(row)}*" if row.origin == "paper" else row_label(row)
-        place = [SETTINGS.get(row.background, row.background), _cell(row.task), origin]
+        place = [setting_name(row.background), _cell(row.task), origin]
         lines.append("| " + " | ".join([*place, *cells]) + " |")
     return "\n".join(lines)
 
@@ -174,7 +174,7 @@ def latex_table(table: ScoreTable, caption: str) -> str:
     for row in table.rows:
         if row.background != before:
             lines.append(r"\hline")
-        setting = SETTINGS.get(row.background, row.background) if row.background != before else ""
+        setting = setting_name(row.background) if row.background != before else ""
         before = row.background
         cells = [_latex_cell(entry, row) for entry in row.entries]
         place = [_latex(setting), _latex(row.task), rf"\emph{{{_latex(row_label(row))}}}"]

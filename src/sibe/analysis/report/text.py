@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sibe.analysis.comparison import SETTINGS
+from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.aggregate import Aggregate
 from sibe.analysis.report.paper_table import Mark, Reference, paper_table
 from sibe.analysis.report.results import Results
@@ -66,7 +66,7 @@ def aggregate_text(aggregates: Sequence[Aggregate]) -> str:
     for data in aggregates:
         for one in data.arms:
             better = estimate_text(one.improvement) if one.improvement else "–"
-            place = [SETTINGS.get(data.background, data.background), one.arm.label]
+            place = [setting_name(data.background), one.arm.label]
             numbers = [str(len(data.tasks)), str(one.runs), estimate_text(one.iqm), better]
             lines.append("| " + " | ".join([*place, *numbers]) + " |")
     return "\n".join(lines)

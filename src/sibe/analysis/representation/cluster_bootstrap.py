@@ -6,23 +6,14 @@ drawing whole episodes with replacement keeps that in the width of the interval.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
+from sibe.analysis.statistics import Estimate, Floats
+
 RESAMPLES = 1000
 
-Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-
-class Estimate(NamedTuple):
-    """A value and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def bootstrap_weights(clusters: int, rng: np.random.Generator) -> Floats:

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.analysis.representation.cluster_bootstrap import (
-    Estimate,
     bootstrap_weights,
     clustered_mean,
     interval,
@@ -33,6 +32,7 @@ from sibe.analysis.representation.probe_dataset import (
     pose_features,
 )
 from sibe.analysis.representation.ridge import FOLDS, held_out_predictions, r_squared
+from sibe.analysis.statistics import Estimate
 from sibe.config.schema import EnvConfig
 from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame

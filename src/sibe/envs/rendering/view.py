@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,40 +11,41 @@ from sibe.envs.backgrounds.background import Background, compose
 from sibe.envs.rendering.renderer import Frame, Renderer, background_geoms
 
 
+@dataclass(frozen=True)
+class ViewConfig:
+    """How a scene is shown."""
+
+    background: Background | None = None
+    """what is painted behind the robot; None leaves the picture as it is"""
+    height: int = 84
+    width: int = 84
+    supersample: int = 1
+    """draw this many times as large each way, then average the blocks"""
+    keep_floor: bool = False
+    """with a background, leave the floor"""
+
+
 class View:
     """Looks at one simulation through one camera.
 
     Args:
         model, data: MuJoCo's ``MjModel`` and ``MjData``.
-        height, width: of the frames.
         camera: index of the camera; -1 for the free one.
-        background: what is painted behind the robot; None leaves the picture as it is.
-        keep_floor: with a background, leave the floor.
-        supersample: draw this many times as large each way, then average the blocks.
+        config: how it is shown.
 
     ``picture`` is the background behind the newest frame, before the robot was laid over it and
-    before blocks were averaged;
-    ``layer`` the robot of that frame alone, uint8 [H, W, 4] as ``compose`` takes it. Both are None
-    without a background.
+    before blocks were averaged; ``layer`` the robot of that frame alone, uint8 [H, W, 4] as
+    ``compose`` takes it. Both are None without a background.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        data: Any,
-        height: int,
-        width: int,
-        camera: int,
-        background: Background | None,
-        *,
-        keep_floor: bool,
-        supersample: int = 1,
-    ) -> None:
-        hidden = None if background is None else background_geoms(model, keep_floor=keep_floor)
-        large = height * supersample, width * supersample
+    def __init__(self, model: Any, data: Any, camera: int, config: ViewConfig) -> None:
+        hidden = None
+        if config.background is not None:
+            hidden = background_geoms(model, keep_floor=config.keep_floor)
+        large = config.height * config.supersample, config.width * config.supersample
         self.renderer = Renderer(model, data, *large, camera, hidden)
-        self._supersample = supersample
-        self._background = background
+        self._supersample = config.supersample
+        self._background = config.background
         self.picture: Frame | None = None
         self.layer: Frame | None = None
 
