@@ -17,7 +17,8 @@ def test_meta_tells_versions_and_machine_but_no_paths(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     meta = collect_meta()
     assert meta["command"] == "sibe train --out 'a b'"
-    assert meta["versions"]["torch"] == torch.__version__
+    # The wheel of PyPI says 2.13.0 in its metadata and 2.13.0+cu130 when imported.
+    assert torch.__version__.startswith(meta["versions"]["torch"])
     assert set(meta["versions"]) == {
         *("python", "sibe", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
     }

@@ -106,6 +106,10 @@ class Replay:
         self._running = False
         return self._episode(self._ring.spans()[-1])
 
+    def can_sample(self, length: int) -> bool:
+        """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
+        return self._ring.can_sample(length)
+
     def sample(
         self, batch: int, length: int, rng: np.random.Generator, *, frames_per_state: int = 1
     ) -> Chunk:
