@@ -81,6 +81,10 @@ class Ring:
         """Return where ``frames`` (any shape) are stored."""
         return frames % self.capacity
 
+    def can_sample(self, length: int) -> bool:
+        """Whether there is a valid start for a chunk of ``length`` transitions."""
+        return bool(self._intervals(length)[2].any())
+
     def draw(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Index, Index]:
         """Draw ``batch`` valid starts uniformly, with replacement.
 
