@@ -172,6 +172,7 @@ def test_the_schedule_of_learning_splits_arms_and_that_of_evaluation_does_not(
 ) -> None:
     small(tmp_path / "1")
     small(tmp_path / "2", seed=2, schedule__eval_every=5000, schedule__env_steps=70_000)
+    small(tmp_path / "4", seed=4, schedule__track="wandb")
     small(tmp_path / "3", seed=3, schedule__replay_capacity=1000)
     labels = [arm.label for arm in load_study([tmp_path]).arms]
     assert labels == ["SIBE", "SIBE, schedule.replay_capacity = 1000"]

@@ -28,7 +28,8 @@ class FakeRun:
     """Stands in for the run objects of both packages."""
 
     def __init__(self, **asked: Any) -> None:
-        self.asked, self.logged, self.finished = asked, [], False  # type: ignore[var-annotated]
+        self.asked, self.finished = asked, False
+        self.logged: list[tuple[Any, ...]] = []
         self.axes: dict[str, str] = {}
 
     def log(self, *args: Any, **kwargs: Any) -> None:
@@ -52,12 +53,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
 
     for name in ("trackio", "wandb"):
         module = ModuleType(name)
-        module.init = init  # type: ignore[attr-defined]
+        module.__dict__["init"] = init
         monkeypatch.setitem(sys.modules, name, module)
-    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_FINISH_TIMEOUT"):
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
-    # setdefault in the tested code must not outlive the test
-    monkeypatch.setenv("WANDB_FINISH_TIMEOUT", "1")
+    monkeypatch.setenv("WANDB_FINISH_TIMEOUT", "1")  # else the tested code sets it for good
     return opened
 
 

@@ -123,6 +123,30 @@ def test_a_run_that_has_not_begun_takes_another_config(tmp_path):
     assert RunFiles(tmp_path).read_config()["seed"] == 2
 
 
+def test_the_id_on_a_tracker_belongs_to_one_config(tmp_path):
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    (tmp_path / "tracker.json").write_text("{}")
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    assert (tmp_path / "tracker.json").exists()
+    RunDirectory.create_or_open(tmp_path, {**CONFIG, "seed": 2}, META).close()
+    assert not (tmp_path / "tracker.json").exists()
+
+
+def test_only_what_is_comparable_must_agree(tmp_path):
+    def without_note(config):
+        return {name: value for name, value in config.items() if name != "note"}
+
+    def come(config):
+        RunDirectory.create_or_open(tmp_path, config, META, comparable=without_note).close()
+
+    come({"seed": 1, "note": "a"})
+    (tmp_path / "train.csv").write_text("frame\n1000\n")
+    come({"seed": 1, "note": "b"})
+    assert RunFiles(tmp_path).read_config() == {"seed": 1, "note": "a"}
+    with pytest.raises(UserError, match="seed is 1 there and 2 here"):
+        come({"seed": 2, "note": "a"})
+
+
 def test_a_field_that_only_the_old_config_has_is_a_difference(tmp_path):
     RunDirectory.create_or_open(tmp_path, {"a": 1, "b": {"c": 2}}, META).close()
     (tmp_path / "train.csv").write_text("frame\n1000\n")
