@@ -1,4 +1,4 @@
-"""Draw the committed learning runs of results/: one panel per setting, one colour per method.
+"""Draw the committed learning runs of results/: one panel per setting, one color per method.
 
     .venv/bin/python scripts/plot_results.py results/cpu_cartpole
 
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from sibe.logs.csv_log import read_csv
 from sibe.storage.run_files import EVAL_CSV, TRAIN_CSV
 
-COLOURS = {
+COLORS = {
     "sibe": "#0072b2",
     "none": "#777777",
     "proto": "#009e73",
@@ -44,12 +44,12 @@ def draw_returns(axis: Any, folder: Path) -> None:
         seeds = " | ".join(f"{value:.0f}" for value in last)
         seeds += "".join(f" (at {step})" for step in steps if step < FULL)
         print(f"| {folder.name} | {method} | {seeds} | {np.mean(last):.0f} | {minutes:.1f} |")
-        colour = COLOURS[method]
+        color = COLORS[method]
         for run in runs:
-            axis.plot(run["frame"], run["episode_reward"], color=colour, lw=0.7, alpha=0.6)
+            axis.plot(run["frame"], run["episode_reward"], color=color, lw=0.7, alpha=0.6)
         mean = np.mean([run["episode_reward"] for run in runs], axis=0)
         width = 2.2 if len(runs) > 1 else 1.2
-        axis.plot(runs[0]["frame"], mean, color=colour, lw=width, label=method)
+        axis.plot(runs[0]["frame"], mean, color=color, lw=width, label=method)
     axis.set(title=folder.name, xlabel="environment steps (action repeat included)")
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False, fontsize=8)

@@ -51,7 +51,7 @@ def test_the_policy_is_the_filter_of_the_rssm_and_the_mean_of_the_actor() -> Non
         embedding = agent.model.encoder(to_float(torch.from_numpy(seen)))[:, None]
         rssm = agent.model.rssm
         features = rssm.observe(embedding, before, torch.zeros(4, 1, rssm.sizes[1])).state.features
-        expected = agent.behaviours["task"].actor(features)[0].tanh()
+        expected = agent.behaviors["task"].actor(features)[0].tanh()
     torch.testing.assert_close(taken, expected)
 
 
@@ -101,8 +101,8 @@ def test_collecting_draws_from_its_generator_alone() -> None:
 def test_zero_shot_collects_with_one_policy_and_is_judged_by_another() -> None:
     agent = make_agent(mode="zero_shot", action_noise=0.0)
     with torch.no_grad():
-        agent.behaviours["curious"].actor.trunk[-1].bias.copy_(torch.tensor([50.0, 50, -50, -50]))
-        agent.behaviours["task"].actor.trunk[-1].bias.copy_(torch.tensor([-50.0, -50, -50, -50]))
+        agent.behaviors["curious"].actor.trunk[-1].bias.copy_(torch.tensor([50.0, 50, -50, -50]))
+        agent.behaviors["task"].actor.trunk[-1].bias.copy_(torch.tensor([-50.0, -50, -50, -50]))
     policy = agent.policy()
     policy.reset()
     assert (policy.act(frames(1), torch.Generator()) > 0.9).all()

@@ -52,7 +52,7 @@ def test_sizes_of_the_paper_and_too_small_images() -> None:
         map_sizes(31)
 
 
-def test_pixels_are_centred() -> None:
+def test_pixels_are_centered() -> None:
     pixels = torch.tensor([0, 51, 255], dtype=torch.uint8)
     torch.testing.assert_close(to_float(pixels), torch.tensor([-0.5, -0.3, 0.5]))
 
@@ -187,7 +187,7 @@ def real_frames(length: int = 6, batch: int = 4) -> Chunk:
 def test_the_model_learns_to_paint_real_frames_and_to_foresee_reward() -> None:
     chunk = real_frames()
     images = to_float(chunk.obs)
-    one_colour = image_loss(images.mean((0, 1, 2, 3)), images).mean().item()
+    one_color = image_loss(images.mean((0, 1, 2, 3)), images).mean().item()
     model = WorldModel(
         small(deterministic=32, stochastic=16, hidden=32, depth=8), 32, 1, generator=seeded()
     )
@@ -200,7 +200,7 @@ def test_the_model_learns_to_paint_real_frames_and_to_foresee_reward() -> None:
         optimizer.step()
         history.append({name: value.item() for name, value in out.metrics.items()})
     assert history[-1]["image_loss"] < 0.1 * history[0]["image_loss"]
-    assert history[-1]["image_loss"] < 0.5 * one_colour
+    assert history[-1]["image_loss"] < 0.5 * one_color
     assert history[-1]["reward_loss"] < 0.5 * history[0]["reward_loss"]
     assert history[-1]["continue_loss"] < 0.1
 

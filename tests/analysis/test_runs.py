@@ -135,7 +135,7 @@ def test_arms_are_what_may_be_averaged(tmp_path: Path) -> None:
     ]
     by_name = {run.name.rsplit("/", 1)[-1]: arm_of[run.name].label for run in runs}
     assert by_name["1"] == by_name["2"] == "SIBE"
-    assert len({(arm.colour, arm.dash) for arm in arms}) == len(arms)
+    assert len({(arm.color, arm.dash) for arm in arms}) == len(arms)
 
 
 def test_presets_and_unknown_fields_split_arms(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_presets_and_unknown_fields_split_arms(tmp_path: Path) -> None:
     for seed, hidden in ((1, 1024), (2, 1024), (3, 64)):
         small(tmp_path / f"p{seed}", seed=seed, method="later", method_config__hidden=hidden)
     arms = load_study([tmp_path]).arms
-    assert arms[0].colour == arms[1].colour and arms[0].dash != arms[1].dash
+    assert arms[0].color == arms[1].color and arms[0].dash != arms[1].dash
     assert [arm.label for arm in arms] == [
         "SIBE (cpu)",
         "SIBE (paper)",
@@ -197,7 +197,7 @@ def test_every_arm_looks_different(tmp_path: Path) -> None:
     for number in range(70):
         small(tmp_path / str(number), env_steps=10_000, sac__lr=number / 100)
     arms = load_study([tmp_path]).arms
-    assert len({(arm.colour, arm.dash) for arm in arms}) == len(arms) == 70
+    assert len({(arm.color, arm.dash) for arm in arms}) == len(arms) == 70
 
 
 def test_of_two_copies_the_longer_counts(tmp_path: Path) -> None:

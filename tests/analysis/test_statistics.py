@@ -166,14 +166,14 @@ def test_coverage_by_simulation() -> None:
 
 
 def test_coverage_of_the_aggregates() -> None:
-    centres = np.array([0.2, 0.5, 0.8])
-    big = np.random.default_rng(12).normal(centres[:, None], 0.1, (3, 200_000))
+    centers = np.array([0.2, 0.5, 0.8])
+    big = np.random.default_rng(12).normal(centers[:, None], 0.1, (3, 200_000))
     truth = s.interquartile_mean(list(big))
 
     def iqm(tasks: list[np.ndarray], rng: np.random.Generator) -> tuple[float, float]:
         return s.interquartile_mean_interval(tasks, rng, resamples=400)[1:]
 
-    rate = coverage(iqm, truth, lambda rng: list(rng.normal(centres[:, None], 0.1, (3, 20))))
+    rate = coverage(iqm, truth, lambda rng: list(rng.normal(centers[:, None], 0.1, (3, 20))))
     assert 0.89 <= rate <= 0.99
 
     # X ~ N(0.3, 1), Y ~ N(0, 1): P(X > Y) = Φ(0.3/√2).

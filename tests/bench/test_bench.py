@@ -19,7 +19,7 @@ from sibe.agents.sac.agent import SAC
 from sibe.bench import data, learner, running, suite, training_work
 from sibe.bench.arithmetic import encoder_macs, update_macs
 from sibe.bench.machine import Machine
-from sibe.bench.picture import COLOURS, write_picture
+from sibe.bench.picture import COLORS, write_picture
 from sibe.bench.plan import QUICK, Bench, Plan
 from sibe.bench.reference.learner import SeparateSAC
 from sibe.bench.reference.replay import Batch, StackedReplay, pad_and_crop
@@ -485,7 +485,7 @@ def test_the_table_shows_it(result: tuple[Path, str]) -> None:
 
 def test_picture_from_the_json(tmp_path: Path, result: tuple[Path, str]) -> None:
     file, out = tmp_path / "bench.json", tmp_path / "parts.png"
-    parts = {"paper": dict.fromkeys(UPDATE_PARTS, 0.3), "cpu": dict.fromkeys(COLOURS, 0.01)}
+    parts = {"paper": dict.fromkeys(UPDATE_PARTS, 0.3), "cpu": dict.fromkeys(COLORS, 0.01)}
     file.write_text(json.dumps({"sections": {"training": {"parts": parts}}}))
     write_picture(file, out)
     assert Image.open(out).size[0] == 1000

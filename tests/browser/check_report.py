@@ -152,12 +152,12 @@ def test_setting_measure_task_and_seeds(visit: Visit) -> None:
 
 def test_dark_and_light(browser: Browser, page_url: str) -> None:
     visit = Visit(browser, page_url, color_scheme="dark")
-    colour = "getComputedStyle(document.body).backgroundColor"
+    color = "getComputedStyle(document.body).backgroundColor"
     button = visit.page.locator("#dark")
     expect(button).to_have_attribute("aria-pressed", "true")
-    dark = visit.page.evaluate(colour)
+    dark = visit.page.evaluate(color)
     button.click()
-    assert visit.page.evaluate(colour) != dark
+    assert visit.page.evaluate(color) != dark
     assert visit.complaints == []
     visit.page.close()
 
@@ -193,7 +193,7 @@ def test_videos_play_and_pictures_load(visit: Visit) -> None:
     assert len(widths) >= 3 and min(widths) > 100
 
 
-def test_tables_and_controls_are_labelled(visit: Visit) -> None:
+def test_tables_and_controls_are_labeled(visit: Visit) -> None:
     page = visit.page
     for table in page.locator("table").all():
         assert table.locator("thead th[scope=col]").count() > 3

@@ -230,7 +230,7 @@ def test_the_picture_shows_six_tasks_in_three_settings(
     assert str(path) in out
     assert [file.name for file in path.parent.iterdir()] == ["sheet.png"]
     sheet = np.asarray(Image.open(path).convert("RGB")).astype(int)
-    # Noise and the (random) clips are many colours, sky and floor are shades of blue.
+    # Noise and the (random) clips are many colors, sky and floor are shades of blue.
     warm = (sheet[..., 0] > sheet[..., 2] + 60).astype(int)
     thirds = [third.mean() for third in np.array_split(warm, len(PAPER_BACKGROUNDS), axis=0)]
     assert min(thirds[1:]) > 1.5 * thirds[0] > 0

@@ -24,7 +24,7 @@ from sibe.envs.backgrounds.decode import prepare, spread_splits
 from sibe.envs.backgrounds.synthetic import synthetic_bank
 from sibe.errors import UserError
 
-COLOURS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255), (255, 0, 255)]
+COLORS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255), (255, 0, 255)]
 # Suffix, encoder, pixel format; all of these wheels' encoders but the last are always there.
 CODECS = [
     (".mp4", "libx264", "yuv420p"),
@@ -37,10 +37,10 @@ CODECS = [
 CODECS = [codec for codec in CODECS if codec[1] in av.codecs_available]
 
 
-def picture(colour: Sequence[int]) -> np.ndarray:
-    """64 × 96: colour above black, between white bars that a centre crop must cut off."""
+def picture(color: Sequence[int]) -> np.ndarray:
+    """64 × 96: color above black, between white bars that a center crop must cut off."""
     image = np.zeros((64, 96, 3), np.uint8)
-    image[:32] = colour
+    image[:32] = color
     image[:, :16] = image[:, -16:] = 255
     return image
 
@@ -55,7 +55,7 @@ def write_video(
         if pixels == "yuv420p":
             stream.bit_rate = 4_000_000
         for i in range(frames):
-            image = picture(COLOURS[i % len(COLOURS)])
+            image = picture(COLORS[i % len(COLORS)])
             container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         container.mux(stream.encode())
 
@@ -315,10 +315,10 @@ def test_videos_decode_to_what_was_encoded(
     lines: list[str] = []
     bank = prepare(tmp_path / "in", tmp_path / "bank", size=32, report=lines.append)
     frames = frames_of(bank, f"clip{suffix}").astype(int)
-    assert len(frames) == len(COLOURS) and bank.kind == "videos"
-    for frame, colour in zip(frames, COLOURS, strict=True):
+    assert len(frames) == len(COLORS) and bank.kind == "videos"
+    for frame, color in zip(frames, COLORS, strict=True):
         # Away from the edges, which the codecs blur.
-        assert np.abs(frame[2:13, 3:-3] - colour).max() <= 16
+        assert np.abs(frame[2:13, 3:-3] - color).max() <= 16
         assert frame[19:-2, 3:-3].max() <= 16
     # One clip serves both splits, and is said to.
     assert bank.clips("eval") == bank.clips("train")
@@ -336,12 +336,12 @@ def test_images_are_exact_and_in_order(tmp_path: Path) -> None:
     write_images(tmp_path / "in" / "davis" / "bear", images, name="frame{}.png")
     (tmp_path / "in" / "davis" / "bear" / "notes.txt").write_text("not an image")
     write_images(tmp_path / "in" / "lonely", images[:1])  # one image is no clip
-    grey = noise(2, 10, 10)
-    write_images(tmp_path / "in" / "grey", grey)
+    gray = noise(2, 10, 10)
+    write_images(tmp_path / "in" / "gray", gray)
     bank = prepare(tmp_path / "in", tmp_path / "bank", size=10, report=[].append)
     # frame10 comes after frame9.
     assert np.array_equal(frames_of(bank, "davis/bear"), images[:, :, 2:12])
-    assert np.array_equal(frames_of(bank, "grey"), np.repeat(grey[..., None], 3, axis=3))
+    assert np.array_equal(frames_of(bank, "gray"), np.repeat(gray[..., None], 3, axis=3))
     assert len(bank) == 14
 
 
@@ -573,10 +573,10 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def spectrum_slope(frames: np.ndarray) -> float:
     """Slope of the radially averaged power spectrum [T, S, S, 3] in doubly logarithmic axes."""
-    grey = frames.mean(-1)
-    side = grey.shape[1]
+    gray = frames.mean(-1)
+    side = gray.shape[1]
     window = np.outer(np.hanning(side), np.hanning(side))
-    power = (np.abs(np.fft.fft2((grey - grey.mean((1, 2), keepdims=True)) * window)) ** 2).mean(0)
+    power = (np.abs(np.fft.fft2((gray - gray.mean((1, 2), keepdims=True)) * window)) ** 2).mean(0)
     k = np.fft.fftfreq(side) * side
     radius = np.rint(np.hypot(k[:, None], k)).astype(int)
     rings = np.arange(2, side // 2)
@@ -584,7 +584,7 @@ def spectrum_slope(frames: np.ndarray) -> float:
     return float(np.polyfit(np.log(rings), np.log(mean), 1)[0])
 
 
-def test_generated_clips_are_labelled(generated: ClipBank) -> None:
+def test_generated_clips_are_labeled(generated: ClipBank) -> None:
     assert generated.kind == "synthetic" and generated.size == 84
     names = {split: [c.source for c in generated.clips(split)] for split in ("train", "eval")}
     assert names["train"] == [f"synthetic-train-{i:02d}" for i in range(8)]
@@ -611,12 +611,12 @@ def test_generated_clips_look_natural(generated: ClipBank) -> None:
 
 def test_generated_clips_move_smoothly(generated: ClipBank) -> None:
     for movie in movies(generated):
-        grey = movie.mean(-1).reshape(250, -1)
-        grey -= grey.mean(1, keepdims=True)
-        grey /= grey.std(1, keepdims=True)
-        steps = (grey[1:] * grey[:-1]).mean(1)
+        gray = movie.mean(-1).reshape(250, -1)
+        gray -= gray.mean(1, keepdims=True)
+        gray /= gray.std(1, keepdims=True)
+        steps = (gray[1:] * gray[:-1]).mean(1)
         assert steps.min() > 0.9 and steps.max() < 0.9999
-        assert (grey[:125] * grey[125:]).mean() < 0.4
+        assert (gray[:125] * gray[125:]).mean() < 0.4
 
 
 def test_the_cache_is_used_again(generated: ClipBank, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -651,10 +651,10 @@ def test_a_leaf_is_painted_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     offsets, taps = synthetic._leaf(9.3, np.array([1.0, 2.0, 3.0]), np.array([5, 7]), sheet)
     synthetic._paint(canvas, offsets, taps, path, np.arange(3))
     grid = np.indices((world, world))
-    for frame, centre in zip(canvas[0, 1:4], path, strict=True):
+    for frame, center in zip(canvas[0, 1:4], path, strict=True):
         assert frame.sum() == pytest.approx(np.pi * 9.3**2, rel=0.02)
-        assert (grid * frame).sum((1, 2)) / frame.sum() == pytest.approx(centre, abs=1e-3)
-        distance = np.hypot(*(grid - centre[:, None, None]))
+        assert (grid * frame).sum((1, 2)) / frame.sum() == pytest.approx(center, abs=1e-3)
+        distance = np.hypot(*(grid - center[:, None, None]))
         assert frame[distance < 7.5].min() == pytest.approx(1, abs=1e-6)
         assert not frame[distance > 11.5].any()
     assert np.allclose(canvas[1:], canvas[:1] * np.array([2, 3])[:, None, None, None])
@@ -669,12 +669,12 @@ def test_what_leaves_the_picture_does_not_come_back(monkeypatch: pytest.MonkeyPa
     radius = synthetic.R_MAX
     grid = np.indices((size, size)) + margin
     corners = [margin - 30.5, margin + size + 29.5]
-    for centre in [np.array([y, x]) for y in corners for x in corners]:
+    for center in [np.array([y, x]) for y in corners for x in corners]:
         canvas = np.zeros((3, 8, world, world), np.float32)
         offsets, taps = synthetic._leaf(radius, np.ones(3), np.zeros(2, int), sheet)
-        synthetic._paint(canvas, offsets, taps, np.tile(centre, (6, 1)), np.arange(6))
+        synthetic._paint(canvas, offsets, taps, np.tile(center, (6, 1)), np.arange(6))
         seen = canvas[:, 1:-1, margin : margin + size, margin : margin + size]
-        distance = np.hypot(*(grid - centre[:, None, None]))
+        distance = np.hypot(*(grid - center[:, None, None]))
         assert not seen[..., distance > radius + 2].any()
         assert (distance < radius - 2).any() == (seen[..., distance < radius - 2] > 0.99).any()
 

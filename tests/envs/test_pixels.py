@@ -49,7 +49,7 @@ class _Picture(gym.Env[Any, np.ndarray]):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    shapes = {"Rgb": (60, 40, 3), "Grey": (42, 42, 1), "Planes": (3, 20, 30), "Nine": (9, 9, 9)}
+    shapes = {"Rgb": (60, 40, 3), "Gray": (42, 42, 1), "Planes": (3, 20, 30), "Nine": (9, 9, 9)}
     names = []
     for name, shape in shapes.items():
         for observed in (True, False):
@@ -69,7 +69,7 @@ def imageio(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("how", ["Seen", "Drawn"])
-@pytest.mark.parametrize("kind", ["Rgb", "Grey", "Planes"])
+@pytest.mark.parametrize("kind", ["Rgb", "Gray", "Planes"])
 def test_the_image_is_resized_and_nothing_else(kind: str, how: str) -> None:
     env = sibe.make_env(f"{kind}{how}-v0", size=(20, 30), stack=1)
     frame, info = env.reset(seed=1)
@@ -98,7 +98,7 @@ def test_a_seed_fixes_the_life_and_a_split_changes_it() -> None:
     lives = {}
     for split in ("train", "eval"):
         for life in range(2):
-            env = sibe.make_env("GreyDrawn-v0", split=split)
+            env = sibe.make_env("GrayDrawn-v0", split=split)
             frames = [env.reset(seed=4)[0]] + [env.step(np.zeros(2))[0] for _ in range(2)]
             lives[split, life] = np.concatenate(frames).tobytes()
     assert lives["train", 0] == lives["train", 1] != lives["eval", 0] == lives["eval", 1]

@@ -206,8 +206,8 @@ def test_supervision_finds_what_is_in_the_image() -> None:
     for shown, level in zip(images[:-1], levels[:-1], strict=True):
         replay.start(shown[0])
         for t in range(20):
-            labelled = np.array([0.0, level[t, 0]])
-            replay.add(labelled, 0.0, 1.0, shown[t + 1], last=t == 19)
+            labeled = np.array([0.0, level[t, 0]])
+            replay.add(labeled, 0.0, 1.0, shown[t + 1], last=t == 19)
     fold = np.repeat(np.arange(FOLDS), 21)
     moments = Moments(images.reshape(-1, 16, 16, 3), levels.reshape(-1, 1), fold)
     scores: dict[int, float] = {}

@@ -54,9 +54,9 @@ def test_picture_shows_the_logs(tmp_path: Path, figures: list[Any]) -> None:
     assert write_learning_curve(_write_run(tmp_path / "run"), out) == out
     with Image.open(out) as image:
         assert image.size == (1000, 380)
-        colours = {pixel for _, pixel in image.convert("RGB").getcolors(1 << 20)}
-    # Evaluation, KL and InfoNCE are really there, in their colours.
-    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73)} <= colours
+        colors = {pixel for _, pixel in image.convert("RGB").getcolors(1 << 20)}
+    # Evaluation, KL and InfoNCE are really there, in their colors.
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73)} <= colors
     assert [file.name for file in out.parent.iterdir()] == ["curve.png"]
 
     (figure,) = figures

@@ -362,11 +362,11 @@ def test_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- video -------------------------------------------------------------------------------------
 
-_COLOURS = [(200, 40, 40), (40, 160, 60), (30, 60, 200), (128, 128, 128), (240, 220, 40)]
+_COLORS = [(200, 40, 40), (40, 160, 60), (30, 60, 200), (128, 128, 128), (240, 220, 40)]
 
 
 def _clip(height: int, width: int) -> list[np.ndarray]:
-    return [np.full((height, width, 3), colour, np.uint8) for colour in _COLOURS]
+    return [np.full((height, width, 3), color, np.uint8) for color in _COLORS]
 
 
 def _decode(path: Path) -> tuple[str, float, list[np.ndarray]]:
@@ -391,10 +391,10 @@ def test_video_decodes_to_what_went_in(
     codec, rate, frames = _decode(path)
     assert codec == "h264"
     assert rate == 12
-    assert len(frames) == len(_COLOURS)
-    for frame, colour in zip(frames, _COLOURS, strict=True):
+    assert len(frames) == len(_COLORS)
+    for frame, color in zip(frames, _COLORS, strict=True):
         assert frame.shape == (*expected, 3)
-        assert np.abs(frame.astype(int) - colour).max() <= 10
+        assert np.abs(frame.astype(int) - color).max() <= 10
     assert [file.name for file in path.parent.iterdir()] == ["a.mp4"]
 
 
@@ -426,8 +426,8 @@ def test_video_without_h264(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write_mp4(tmp_path / "a.mp4", _clip(84, 84), fps=25)
     monkeypatch.undo()
     codec, rate, frames = _decode(tmp_path / "a.mp4")
-    assert (codec, rate, len(frames)) == ("mpeg4", 25, len(_COLOURS))
-    assert np.abs(frames[0].astype(int) - _COLOURS[0]).max() <= 12
+    assert (codec, rate, len(frames)) == ("mpeg4", 25, len(_COLORS))
+    assert np.abs(frames[0].astype(int) - _COLORS[0]).max() <= 12
 
 
 def test_enlarge_keeps_pixels_as_blocks() -> None:

@@ -48,13 +48,13 @@ def inputs(length: int = 2, batch: int = 5, seed: int = 1) -> Latents:
 def learn(method: Method, batches: list[Latents], lr: float = 1e-3) -> list[MethodOutput]:
     """Update on each batch in turn, as the agent would; return what the method said."""
     (group,) = method.parameter_groups()
-    optimiser = torch.optim.Adam(group["params"], lr=lr)
+    optimizer = torch.optim.Adam(group["params"], lr=lr)
     generator, said = seeded(7), []
     for x in batches:
         out = method(x, generator)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         out.loss.backward()
-        optimiser.step()
+        optimizer.step()
         method.update_targets()
         said.append(out)
     return said
@@ -102,7 +102,7 @@ def test_icm_pays_the_forward_error_and_adds_both_losses() -> None:
     assert numbers(out) == pytest.approx(dict(zip(names, expected, strict=True)), rel=1e-4)
 
 
-def test_rnd_measures_standardised_clipped_next_states_by_everything_seen() -> None:
+def test_rnd_measures_standardized_clipped_next_states_by_everything_seen() -> None:
     method: RND = build("rnd", intrinsic=0.5)
     first, second = inputs(seed=1), inputs(seed=2)
     second = second._replace(c_next=second.c_next * 50)  # some of it beyond the clip
@@ -129,14 +129,14 @@ def test_proto_predicts_the_balanced_assignment_of_the_next_state() -> None:
     x = inputs()
     out = method(x, seeded(5))
     with torch.no_grad():
-        centres = method.prototypes / method.prototypes.norm(dim=1, keepdim=True)
+        centers = method.prototypes / method.prototypes.norm(dim=1, keepdim=True)
         c, c_next = (v.reshape(10, D) for v in (x.c, x.c_next))
         level = (c - c.mean(0)) / (c.var(0, correction=0) + 1e-5).sqrt()
         source = method.predictor(method.projector(level))
         level = (c_next - c_next.mean(0)) / c_next.std(0, correction=0)  # the first minibatch
         target = method.target_projector(level)
     similarity = [
-        (v / v.norm(dim=1, keepdim=True) @ centres.T).double().numpy() for v in (source, target)
+        (v / v.norm(dim=1, keepdim=True) @ centers.T).double().numpy() for v in (source, target)
     ]
     p, q = (np.exp(s / 0.1) for s in similarity)
     p /= p.sum(1, keepdims=True)
@@ -168,7 +168,7 @@ def test_the_queue_is_a_ring_of_distinct_states_measured_before_they_enter() -> 
         known = torch.stack(ring[-20:]) if ring else torch.zeros(0, 6)
         moments = copy.deepcopy(method.inputs)  # what was known before
         out = method(x, seeded(step))
-        level = (method.inputs if step == 0 else moments).standardise(x.c_next.flatten(0, 1))
+        level = (method.inputs if step == 0 else moments).standardize(x.c_next.flatten(0, 1))
         state = F.normalize(method.target_projector(level), dim=-1)
         assert method.filled.item() == min(len(ring) + _entered(method, ring, state), 20)
         if step == 0:
@@ -206,8 +206,8 @@ def test_a_state_is_as_new_whatever_else_is_in_the_minibatch() -> None:
     torch.testing.assert_close(among[:, :5], alone)
 
 
-def test_with_fewer_known_states_than_neighbours_there_is_no_bonus() -> None:
-    method: Proto = build("proto", neighbours=5)
+def test_with_fewer_known_states_than_neighbors_there_is_no_bonus() -> None:
+    method: Proto = build("proto", neighbors=5)
     first = method(inputs(1, 4), seeded())  # at most four states enter
     second, third = method(inputs(1, 8, 2), seeded()), method(inputs(1, 8, 3), seeded())
     assert not first.bonus.any() and not second.bonus.any() and (third.bonus > 0).all()

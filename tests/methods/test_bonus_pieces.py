@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sibe.nn.ensemble import Ensemble
 from sibe.nn.mlp import mlp
-from sibe.nn.neighbours import nearest_distances
+from sibe.nn.neighbors import nearest_distances
 from sibe.nn.running import RunningMoments
 from sibe.nn.sinkhorn import sinkhorn
 
@@ -25,7 +25,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=seeded(seed))
 
 
-# --- nearest neighbours ---------------------------------------------------------------------
+# --- nearest neighbors ---------------------------------------------------------------------
 
 
 def by_library(query: Tensor, points: Tensor, k: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def by_library(query: Tensor, points: Tensor, k: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n", "m", "dim", "k"), [(7, 40, 3, 3), (1, 5, 1, 5), (64, 500, 50, 4)])
-def test_neighbours_are_those_of_scikit_learn(n: int, m: int, dim: int, k: int) -> None:
+def test_neighbors_are_those_of_scikit_learn(n: int, m: int, dim: int, k: int) -> None:
     query, points = normal(n, dim), normal(m, dim, seed=1)
     ours = nearest_distances(query, points, k)
     np.testing.assert_allclose(ours.numpy(), by_library(query, points, k), rtol=1e-5)
@@ -87,14 +87,14 @@ def test_a_small_spread_around_a_large_mean_survives_many_small_updates() -> Non
     assert moments.std.item() == pytest.approx(values.astype(np.float64).std(), rel=1e-6)
 
 
-def test_standardised_values_have_unit_spread_and_are_clipped() -> None:
+def test_standardized_values_have_unit_spread_and_are_clipped() -> None:
     moments, x = RunningMoments((4,)), normal(500, 4) * 3 + 7
     moments.update(x.reshape(5, 100, 4))  # all leading dimensions are samples
-    y = moments.standardise(x, 5.0)
+    y = moments.standardize(x, 5.0)
     assert y.dtype == torch.float32
     torch.testing.assert_close(y.mean(0), torch.zeros(4), atol=1e-5, rtol=0)
     torch.testing.assert_close(y.std(0, correction=0), torch.ones(4))
-    assert moments.standardise(x + 1e6, 5.0).eq(5).all()
+    assert moments.standardize(x + 1e6, 5.0).eq(5).all()
 
 
 def test_scaled_errors_are_divided_by_the_spread_so_far() -> None:

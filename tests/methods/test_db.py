@@ -210,17 +210,17 @@ def test_momentum_projection_starts_equal_and_follows_by_tau() -> None:
 @pytest.mark.parametrize("root", [True, False])
 @pytest.mark.parametrize("scale", [0.0, 0.01, 2.0])
 def test_bonus_is_the_scaled_gain_and_detached(root: bool, scale: float) -> None:
-    model, x = method(small(root=root, intrinsic=scale, normalise=False)), inputs()
+    model, x = method(small(root=root, intrinsic=scale, normalize=False)), inputs()
     out = model(x, seeded(9))
     gain = information_gain(model.encode(x.c, x.action)).detach()
     torch.testing.assert_close(out.bonus, scale * (gain.sqrt() if root else gain))
     assert not out.bonus.requires_grad and out.bonus.dtype == x.reward.dtype
     assert (out.bonus > 0).all() == (scale > 0)
-    paid = method(small(root=root, intrinsic=5.0, normalise=False))(x, seeded(9))
+    paid = method(small(root=root, intrinsic=5.0, normalize=False))(x, seeded(9))
     assert torch.equal(paid.loss, out.loss)  # the scale is no part of the loss
 
 
-def test_bonus_is_normalised_by_all_that_was_seen_each_once() -> None:
+def test_bonus_is_normalized_by_all_that_was_seen_each_once() -> None:
     model, moments = method(small(intrinsic=0.5)), RunningMoments()
     for seed in range(4):
         x = inputs(2, 50, seed)
@@ -233,9 +233,9 @@ def test_bonus_is_normalised_by_all_that_was_seen_each_once() -> None:
 
 def clusters(generator: torch.Generator, near: int, far: int, world: Tensor) -> Latents:
     """Transitions from two places at the same distance from 0; ``world [3, D, D]``."""
-    centres, rotation, push = world
+    centers, rotation, push = world
     which = torch.tensor([0] * near + [1] * far)
-    c = D**0.5 * centres[which] + 0.3 * torch.randn(near + far, D, generator=generator)
+    c = D**0.5 * centers[which] + 0.3 * torch.randn(near + far, D, generator=generator)
     action = torch.rand(near + far, A, generator=generator) * 2 - 1
     c_next = c @ rotation + action @ push[:A]
     return Latents(c[None], c_next[None], action[None], torch.zeros(1, near + far))
@@ -248,14 +248,14 @@ def test_the_unvisited_pays_most_the_rare_more_the_frequent_least(seed: int) -> 
     held_out = clusters(generator, 200, 200, world)
 
     def paid(rare: int) -> tuple[float, float]:
-        model = DB(D, A, small(latent=8, normalise=False), generator=seeded(seed))
-        optimiser = torch.optim.Adam(model.parameter_groups()[0]["params"], lr=2e-3)
+        model = DB(D, A, small(latent=8, normalize=False), generator=seeded(seed))
+        optimizer = torch.optim.Adam(model.parameter_groups()[0]["params"], lr=2e-3)
         draws = seeded(seed)
         for _ in range(100):
             out = model(clusters(draws, 64 - rare, rare, world), draws)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             out.loss.backward()
-            optimiser.step()
+            optimizer.step()
         bonus = model(held_out, draws).bonus[0]
         return bonus[:200].mean().item(), bonus[200:].mean().item()
 

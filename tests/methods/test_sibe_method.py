@@ -145,7 +145,7 @@ ROUTES = {
 
 @pytest.mark.parametrize("term", ROUTES)
 @pytest.mark.parametrize("negatives", ["pooled", "step"])
-def test_gradient_reaches_exactly_what_the_paper_optimises(term: str, negatives: str) -> None:
+def test_gradient_reaches_exactly_what_the_paper_optimizes(term: str, negatives: str) -> None:
     model = bottleneck(small(negatives=negatives))
     x = Latents(*(v.detach().requires_grad_() for v in inputs(batch=32)))
     torch.autograd.backward(getattr(run(model, x), term).mean())
@@ -172,7 +172,7 @@ def test_without_alpha_the_divergence_is_watched_but_not_learned() -> None:
     assert all(p.grad is not None for p in without.stochastic_encoder.parameters())
 
 
-def test_targets_start_equal_follow_by_tau_and_stay_out_of_the_optimiser() -> None:
+def test_targets_start_equal_follow_by_tau_and_stay_out_of_the_optimizer() -> None:
     method = SIBE(D, A, small(tau=0.25, lr=3e-4), generator=seeded())
     model = method.bottleneck
     pairs = [
@@ -246,16 +246,16 @@ def test_it_learns_to_predict_and_to_compress() -> None:
     generator = seeded()
     model = SequentialBottleneck(4, 1, SIBEConfig(latent=4, hidden=64), generator=generator)
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(trained, lr=2e-3)
+    optimizer = torch.optim.Adam(trained, lr=2e-3)
     rotation = torch.linalg.qr(torch.randn(4, 4, generator=generator))[0]
     history = []
     for _ in range(400):
         c = torch.randn(2, 64, 4, generator=generator)
         action = torch.randn(2, 64, 1, generator=generator)
         out = model(c, action, c @ rotation, generator)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         out.loss.backward()
-        optimiser.step()
+        optimizer.step()
         model.update_targets()
         history.append([out.metrics["mutual_information_bound"], out.metrics["kl"]])
     bound, divergence = torch.tensor(history).T
@@ -272,7 +272,7 @@ def test_the_first_std_is_about_what_was_asked_for(std: float) -> None:
 
 
 def test_heads_that_start_as_the_identity_prefer_equal_states() -> None:
-    """With z_{t+1} = z_t the own key scores above the others, before anything was learnt."""
+    """With z_{t+1} = z_t the own key scores above the others, before anything was learned."""
     x = inputs(1, 64)
     above = {}
     for start in ("identity", "random"):

@@ -36,7 +36,7 @@ def images(*shape: int) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=seeded(1))
 
 
-# --- initialisation -------------------------------------------------------------------------
+# --- initialization -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("fan_in", "fan_out"), [(9, 32), (32, 32), (40, 32)])
@@ -44,10 +44,10 @@ def test_convolutions_start_delta_orthogonal(fan_in: int, fan_out: int) -> None:
     conv = nn.Conv2d(fan_in, fan_out, 3)
     orthogonal_(conv, seeded())
     taps = conv.weight.detach().clone()
-    centre = taps[:, :, 1, 1].clone()
+    center = taps[:, :, 1, 1].clone()
     taps[:, :, 1, 1] = 0
     assert not taps.any()
-    gram = centre @ centre.T if fan_out <= fan_in else centre.T @ centre
+    gram = center @ center.T if fan_out <= fan_in else center.T @ center
     torch.testing.assert_close(gram, 2 * torch.eye(len(gram)), atol=1e-5, rtol=0)
     assert conv.bias is not None and not conv.bias.any()
 
@@ -65,10 +65,12 @@ def test_a_smooth_start_passes_constants_alike_and_averages_noise() -> None:
     assert float(ratio) == pytest.approx((3 / 8) ** 2, rel=0.03)
 
 
-def test_centred_pixels_equal_subtracting_half_before_the_first_convolution() -> None:
-    plain, centred = (Encoder(20, 9, generator=seeded(), center=c) for c in (False, True))
+def test_centered_pixels_equal_subtracting_half_before_the_first_convolution() -> None:
+    plain, centered = (Encoder(20, 9, generator=seeded(), center=c) for c in (False, True))
     pixels = torch.randint(0, 256, (4, 20, 20, 9), generator=seeded(1), dtype=torch.uint8)
-    torch.testing.assert_close(centred(pixels), plain(pixels.float() - 127.5), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        centered(pixels), plain(pixels.float() - 127.5), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_linear_layers_start_orthogonal_wherever_they_are_nested() -> None:
@@ -260,7 +262,7 @@ def test_a_fresh_head_has_unit_scale(layer_norm: bool) -> None:
     assert out.mean.shape == out.log_std.shape == (64, 50)
     assert abs(out.log_std.mean()) < 0.5
     if layer_norm:
-        # Normalised together before the split; the bound leaves the mean half untouched.
+        # Normalized together before the split; the bound leaves the mean half untouched.
         joined = head.network[:-1](x)
         expected = F.layer_norm(joined, (100,))
         torch.testing.assert_close(out.mean, expected[:, :50])

@@ -261,7 +261,7 @@ def test_shifts_are_uniform_and_independent_between_states():
         (shift[0, 0], shift[0, 1]),  # dy of a state and of the next
         (shift[1, 0], shift[1, 1]),
         (shift[0, 0], shift[1, 0]),  # dy and dx of one state
-        (shift[0, 0, :-1], shift[0, 0, 1:]),  # neighbours in the batch
+        (shift[0, 0, :-1], shift[0, 0, 1:]),  # neighbors in the batch
     ]
     for a, b in pairs:
         table = np.zeros((9, 9), int)

@@ -108,12 +108,12 @@ def test_a_path_under_a_file_is_an_error_that_names_it(tmp_path):
 def make_state() -> dict:
     torch.manual_seed(0)
     net = torch.nn.Linear(3, 2)
-    optimiser = torch.optim.Adam(net.parameters())
+    optimizer = torch.optim.Adam(net.parameters())
     net(torch.ones(3)).sum().backward()
-    optimiser.step()
+    optimizer.step()
     return {
         "net": net.state_dict(),
-        "optimiser": optimiser.state_dict(),
+        "optimizer": optimizer.state_dict(),
         "numpy": np.random.default_rng(3).bit_generator.state,  # 128-bit integers
         "torch": torch.Generator().manual_seed(5).get_state(),
         "plain": [None, True, -1, 2.5, float("inf"), "φ", b"\x00\xff", (1, (2,)), {}, {7: []}],

@@ -1,4 +1,4 @@
-"""The paper's task figure: six tasks in three visual settings, as one labelled sheet."""
+"""The paper's task figure: six tasks in three visual settings, as one labeled sheet."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Two runs belong to one arm if they share the method, the preset and every hyper-parameter, that is
 everything but task, background, seed, machine, length, and how often it is evaluated and saved.
 An arm is named by what it changes against its preset; the paper's ablations have the paper's
-names. Colours are Okabe and Ito's (and Tol's beyond), fixed per method, so that a method looks the
-same in every report; dashes and markers differ too, for those who see no colours.
+names. Colors are Okabe and Ito's (and Tol's beyond), fixed per method, so that a method looks the
+same in every report; dashes and markers differ too, for those who see no colors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sibe.config.schema import EncoderConfig, EnvConfig, SACConfig, ScheduleConf
 
 Kind = Literal["method", "component", "chunk", "other"]
 
-_MORE_COLOURS = ("#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999933", "#AA4499")
+_MORE_COLORS = ("#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999933", "#AA4499")
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "4 2 1 2 1 2", "10 4", "1 3")
 """Dash patterns in line widths, as SVG writes them; "" is a solid line."""
 _KINDS: tuple[Kind, ...] = ("method", "component", "chunk", "other")
@@ -47,7 +47,7 @@ class Arm:
     """what people read"""
     kind: Kind
     method: str
-    colour: str = "#000000"
+    color: str = "#000000"
     dash: str = ""
 
 
@@ -166,12 +166,12 @@ def _order(arm: Arm) -> tuple[int, int, str]:
 
 
 def _styled(arms: list[Arm]) -> Iterable[Arm]:
-    """Give each arm its colour and dashes: fixed for a method, free ones for its variants."""
+    """Give each arm its color and dashes: fixed for a method, free ones for its variants."""
     taken: list[tuple[str, str]] = []
     for arm in arms:
-        colour, dash = next(style for style in _styles(arm, taken) if style not in taken)
-        taken.append((colour, dash))
-        yield Arm(arm.key, arm.label, arm.kind, arm.method, colour, dash)
+        color, dash = next(style for style in _styles(arm, taken) if style not in taken)
+        taken.append((color, dash))
+        yield Arm(arm.key, arm.label, arm.kind, arm.method, color, dash)
 
 
 def _styles(arm: Arm, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
@@ -179,13 +179,13 @@ def _styles(arm: Arm, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]
     methods = method_names()
     color = find_agent(arm.method).color if arm.method in methods else None
     if arm.kind == "method" and color is not None:
-        colours: Sequence[str] = (color,)
+        colors: Sequence[str] = (color,)
         first = methods.index(arm.method) % len(DASHES)
     else:
-        used = {colour for colour, _ in taken}
-        colours = sorted(_MORE_COLOURS, key=lambda colour: colour in used)
+        used = {color for color, _ in taken}
+        colors = sorted(_MORE_COLORS, key=lambda color: color in used)
         first = 1
     for dash in (*DASHES[first:], *DASHES[:first]):
-        for colour in colours:
-            yield colour, dash
-    yield from ((colours[0], f"{n} 2") for n in range(11, 12 + len(taken)))
+        for color in colors:
+            yield color, dash
+    yield from ((colors[0], f"{n} 2") for n in range(11, 12 + len(taken)))

@@ -1,4 +1,4 @@
-"""Where the time goes, as a picture: one bar per preset, one colour per part of an agent step.
+"""Where the time goes, as a picture: one bar per preset, one color per part of an agent step.
 
 To draw it again from numbers that are already there, without measuring:
 ``python -m sibe.bench.picture bench.json picture.png``.
@@ -20,13 +20,13 @@ from sibe.bench.stopwatch import OTHER_PARTS, UPDATE_PARTS
 from sibe.errors import UserError
 from sibe.storage.atomic import write_atomic
 
-_INK, _GREY = "#333333", "#9A9A9A"
-# The update in shades of blue and green, all the rest in warm colours and greys.
-_COLOURS = (
+_INK, _GRAY = "#333333", "#9A9A9A"
+# The update in shades of blue and green, all the rest in warm colors and grays.
+_COLORS = (
     *("#08519C", "#3182BD", "#6BAED6", "#31A354", "#74C476", "#BAE4B3"),
     *("#D94801", "#FD8D3C", "#FDBE85", "#BDBDBD", "#969696", "#636363"),
 )
-COLOURS = dict(zip((*UPDATE_PARTS, *OTHER_PARTS), _COLOURS, strict=True))
+COLORS = dict(zip((*UPDATE_PARTS, *OTHER_PARTS), _COLORS, strict=True))
 
 
 def write_picture(results: Path, out: Path) -> Path:
@@ -64,10 +64,10 @@ def _draw(parts: dict[str, dict[str, float]]) -> Figure:
     axis.set_xlim(0, 100)
     axis.set_xlabel("share of an agent step (%)", fontsize=9, color=_INK)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.tick_params(labelsize=8.5, color=_GREY, labelcolor=_INK, left=False)
+    axis.tick_params(labelsize=8.5, color=_GRAY, labelcolor=_INK, left=False)
     handles, labels = axis.get_legend_handles_labels()
     known = dict(zip(labels, handles, strict=True))
-    shown = [part for part in COLOURS if part in known]
+    shown = [part for part in COLORS if part in known]
     figure.legend(
         [known[part] for part in shown],
         shown,
@@ -82,12 +82,12 @@ def _draw(parts: dict[str, dict[str, float]]) -> Figure:
 
 def _draw_bar(axis: Any, row: int, seconds: dict[str, float]) -> None:
     whole, left = sum(seconds.values()) or 1.0, 0.0
-    for part, colour in COLOURS.items():
+    for part, color in COLORS.items():
         if part in seconds:
             share = 100 * seconds[part] / whole
-            axis.barh(row, share, left=left, color=colour, label=part, height=0.6)
+            axis.barh(row, share, left=left, color=color, label=part, height=0.6)
             if share >= 4:
-                middle, ink = left + share / 2, "white" if sum(to_rgb(colour)) < 1.5 else _INK
+                middle, ink = left + share / 2, "white" if sum(to_rgb(color)) < 1.5 else _INK
                 axis.text(middle, row, f"{share:.0f}", ha="center", va="center", color=ink)
             left += share
 

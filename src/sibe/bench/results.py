@@ -23,7 +23,7 @@ class Row:
     usual: float | None = None
     """the same of the usual code"""
     ratio: float | None = None
-    """usual over ours, the median of the ratios of neighbouring measurements"""
+    """usual over ours, the median of the ratios of neighboring measurements"""
     limit: float | None = None
     """what this machine allows at best"""
     of_limit: float | None = None

@@ -1,7 +1,7 @@
 """What a run writes between two checkpoints, on both sides, and the bytes it takes.
 
 Ours: the new episodes, one file each, and a checksummed checkpoint, all synced to the disk. The
-usual code: ``torch.save`` of weights and optimisers, and the new part of the replay as it lies in
+usual code: ``torch.save`` of weights and optimizers, and the new part of the replay as it lies in
 memory; synced by nobody.
 """
 
@@ -31,7 +31,7 @@ from sibe.storage import checkpoint
 def our_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[[], object]:
     """Write a checkpoint and the episodes of so many transitions into ``folder``."""
     replay, agent = our_replay(config, transitions), make_agent(config)
-    agent.update(sample_chunk(config, replay))  # optimisers have no state before the first step
+    agent.update(sample_chunk(config, replay))  # optimizers have no state before the first step
     length, side = episode_steps(config), config.env.size
     steps = np.zeros(length, np.float32)
     frames = np.random.default_rng(0).integers(0, 256, (length + 1, side, side, 3), np.uint8)

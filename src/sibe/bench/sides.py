@@ -2,7 +2,7 @@
 
 Each side is a process of its own because the two differ in what a process has only one of: memory
 allocation (ours keeps its memory, as ``sibe train`` does) and Mesa's threads. They never work at
-the same time unless asked to, and a ratio is taken within each pair of neighbouring measurements:
+the same time unless asked to, and a ratio is taken within each pair of neighboring measurements:
 what slows the machine down for a while slows both.
 """
 

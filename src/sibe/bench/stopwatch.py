@@ -1,7 +1,7 @@
 """Where the time of training goes, part by part, measured in the code as it is.
 
 At every moment exactly one part is running, so the parts add up to the whole. Methods are wrapped
-on the objects at hand and networks and optimisers through PyTorch's own hooks; the code that is
+on the objects at hand and networks and optimizers through PyTorch's own hooks; the code that is
 measured knows nothing of it. A part that is entered from elsewhere than it belongs (the encoder
 while acting, the policy while evaluating) counts for where it was called from.
 """

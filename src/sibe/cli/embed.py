@@ -1,4 +1,4 @@
-"""`sibe embed`: a run's observations on a grid, neighbours where their representations are near."""
+"""`sibe embed`: a run's observations on a grid, neighbors where their representations are near."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _as_rgb(image: Any) -> Frame:
     if frame.shape[0] in (1, 3) and frame.shape[2] not in (1, 3):
         frame = frame.transpose(1, 2, 0)
     if frame.shape[2] not in (1, 3, 4):
-        raise UserError(f"the env shows {frame.shape[2]} channels; grey, RGB or RGBA is needed")
+        raise UserError(f"the env shows {frame.shape[2]} channels; gray, RGB or RGBA is needed")
     if frame.shape[2] == 1:
         frame = frame.repeat(3, axis=2)
     return np.ascontiguousarray(frame[..., :3], np.uint8)

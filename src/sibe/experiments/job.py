@@ -134,7 +134,7 @@ def run_to_end(job: Job) -> str | None:
     except (UserError, OSError) as error:
         return str(error)
     try:
-        # Not process.wait(): a cancelled task is told between two lines of Python.
+        # Not process.wait(): a canceled task is told between two lines of Python.
         while process.poll() is None:
             time.sleep(0.1)
     except BaseException:

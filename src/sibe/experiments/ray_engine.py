@@ -23,7 +23,7 @@ from sibe.experiments.job import Job, run_to_end
 
 _KNOCK = 3.0  # seconds for a connection to the head
 _HELLO = 30.0  # seconds for a whole handshake with it, Ray's own start-up included
-_CANCEL = 8.0  # seconds for cancelled tasks to end their processes
+_CANCEL = 8.0  # seconds for canceled tasks to end their processes
 _STORE = 80 * 1024**2  # bytes of shared memory: a job and its answer are small
 _ALL = 1_000_000
 

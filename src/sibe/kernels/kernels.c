@@ -109,7 +109,7 @@ void sibe_weight_gradient(const void *x, int bytes, const float *g, const float 
     }
 }
 
-/* A PAIR of filters and their ReLU at `pixels` neighbours; x: the three rows under the first of them. */
+/* A PAIR of filters and their ReLU at `pixels` neighbors; x: the three rows under the first of them. */
 INLINE void convolve(int pixels, const float *const *x, int64_t step, int64_t depth,
                      const float *weight, const float *bias, int64_t filters, float *y) {
     vector sums[ROWS][2];

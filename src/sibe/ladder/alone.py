@@ -28,7 +28,7 @@ Report = Callable[[int, float, dict[str, Floats]], None]
 class MethodAlone:
     """Steps the encoder and the method of an agent, and nothing else of it.
 
-    What a method gives to the actor's optimiser (``actor_parameter_groups``) stays as it is.
+    What a method gives to the actor's optimizer (``actor_parameter_groups``) stays as it is.
     """
 
     def __init__(self, agent: SAC) -> None:

@@ -2,7 +2,7 @@
 
 Physics is a function of reset seed and actions, so an episode that was played without looking can
 be seen later, before any background. Every fifth episode is held out; they were recorded while an
-agent learnt, so both shares run from random to skilled play.
+agent learned, so both shares run from random to skilled play.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Scale(NamedTuple):
     std: Floats
     """``[K]``; 1 where nothing varies"""
 
-    def standardised(self, states: npt.NDArray[Any]) -> Floats:
+    def standardized(self, states: npt.NDArray[Any]) -> Floats:
         """Return ``states [..., K]`` in standard deviations from the mean."""
         values: Floats = (states - self.mean) / self.std
         return values
@@ -52,7 +52,7 @@ class Moments(NamedTuple):
     images: Frame
     """uint8 ``[N, H, W, C·stack]``"""
     states: Floats
-    """``[N, K]``, standardised"""
+    """``[N, K]``, standardized"""
     fold: npt.NDArray[np.int64]
     """``[N]``, number of the episode modulo ``FOLDS``"""
 
@@ -68,7 +68,7 @@ class FixedEpisodes(NamedTuple):
 
     replay: Replay
     """the episodes that are not held out; after each action, in the same
-    array, comes the standardised state it was chosen in: ``[A + K]``"""
+    array, comes the standardized state it was chosen in: ``[A + K]``"""
     moments: Moments
     action_dim: int
     """A: how much of an action in the replay is the action itself"""
@@ -99,7 +99,7 @@ def show_episodes(
             f"the rungs supervised and alone need {FOLDS} episodes and --env-steps gave "
             f"{len(recordings)}: raise it"
         )
-    learnt = [one for number, one in enumerate(recordings) if not _is_held_out(number)]
+    learned = [one for number, one in enumerate(recordings) if not _is_held_out(number)]
     action_dim, quantities = recordings[0].actions.shape[1], recordings[0].states.shape[1]
     images: list[Frame] = []
     states: list[Floats] = []
@@ -110,7 +110,7 @@ def show_episodes(
         assert shape is not None
         height, width, channels = shape
         replay = Replay(
-            sum(len(one.states) for one in learnt),
+            sum(len(one.states) for one in learned),
             (height, width, channels),
             action_dim + quantities,
             stack=config.stack,
@@ -118,7 +118,7 @@ def show_episodes(
         )
         for number, one in enumerate(recordings):
             frames = play_again(env, one)
-            labels = scale.standardised(one.states)
+            labels = scale.standardized(one.states)
             if not _is_held_out(number):
                 _remember(replay, one, frames, labels)
             seen = _stacked(frames, config.stack)
@@ -166,8 +166,8 @@ def _remember(replay: Replay, one: Recording, frames: list[Frame], labels: Float
     last = len(one.actions) - 1
     for step, (action, reward) in enumerate(zip(one.actions, one.rewards, strict=True)):
         discount = float(not (one.terminated and step == last))
-        labelled = np.concatenate((action, labels[step]))
-        replay.add(labelled, reward, discount, frames[step + 1], last=step == last)
+        labeled = np.concatenate((action, labels[step]))
+        replay.add(labeled, reward, discount, frames[step + 1], last=step == last)
 
 
 def _is_held_out(number: int) -> bool:

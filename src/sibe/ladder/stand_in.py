@@ -14,7 +14,7 @@ _LIMIT = 10.0  # standard deviations; random play alone knows little of how far 
 
 
 class StateEncoder(nn.Module):
-    """The state itself as c: standardised ``[..., K]`` -> random affine map -> LayerNorm.
+    """The state itself as c: standardized ``[..., K]`` -> random affine map -> LayerNorm.
 
     The offsets of the map keep the length of the state readable, which LayerNorm alone would
     remove. ``moments`` are those of all observations so far; who collects updates them.
@@ -36,7 +36,7 @@ class StateEncoder(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Return c ``[..., D]`` of states ``[..., K]``."""
-        c: Tensor = self.norm(self.affine(self.moments.standardise(states, _LIMIT)))
+        c: Tensor = self.norm(self.affine(self.moments.standardize(states, _LIMIT)))
         return c
 
     def single(self, states: Tensor) -> Tensor:

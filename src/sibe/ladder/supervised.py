@@ -52,7 +52,7 @@ def train_supervised(
     device: torch.device,
     report: Callable[[int, Floats], None],
 ) -> nn.Module:
-    """Regress the standardised state on images with random shifts; return the encoder.
+    """Regress the standardized state on images with random shifts; return the encoder.
 
     Args:
         config: encoder, its learning rate, and what a minibatch is.

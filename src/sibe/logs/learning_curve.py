@@ -2,7 +2,7 @@
 
 Left: the mean return of each evaluation with its standard deviation over episodes, the training
 episodes faint behind it. Right, if train.csv has them: the two terms of the bottleneck's loss,
-each on a scale of its own. Colours are those of Okabe and Ito, told apart by (nearly) everyone.
+each on a scale of its own. Colors are those of Okabe and Ito, told apart by (nearly) everyone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.logs.picture_file import check_png, write_png
-from sibe.logs.plot_style import GREY, INK, X_LABEL, style_axis
+from sibe.logs.plot_style import GRAY, INK, X_LABEL, style_axis
 from sibe.storage.run_files import RunFiles
 
 _BLUE = "#0072B2"
@@ -92,7 +92,7 @@ def _read(path: Path) -> Table:
 def _draw_return(axis: Any, evals: Table, training: Table) -> None:
     if training:
         x, y = training["frame"], training["episode_reward"]
-        axis.plot(x, y, "o", ms=3, mew=0, color=GREY, alpha=0.7, label="training episode")
+        axis.plot(x, y, "o", ms=3, mew=0, color=GRAY, alpha=0.7, label="training episode")
     if evals:
         x, y = evals["frame"], evals["episode_reward"]
         std = np.nan_to_num(evals.get("episode_reward_std", np.zeros_like(y)))
@@ -106,8 +106,8 @@ def _draw_return(axis: Any, evals: Table, training: Table) -> None:
 
 
 def _draw_metric(axis: Any, name: str, training: Table) -> None:
-    label, colour = _METRICS[name]
+    label, color = _METRICS[name]
     known = np.isfinite(training[name])
-    axis.plot(training["frame"][known], training[name][known], lw=1.2, color=colour)
+    axis.plot(training["frame"][known], training[name][known], lw=1.2, color=color)
     style_axis(axis, label)
-    axis.yaxis.label.set_color(colour)
+    axis.yaxis.label.set_color(color)

@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 X_LABEL = "environment steps (action repeat included)"
-GREY, INK = "#9A9A9A", "#333333"
+GRAY, INK = "#9A9A9A", "#333333"
 
 
 def style_axis(axis: Any, label: str) -> None:
     """Set the y label and the house style; x is env steps."""
     axis.set_ylabel(label, fontsize=9, color=INK)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set(color=GREY, linewidth=0.8)
-    axis.tick_params(labelsize=8.5, color=GREY, labelcolor=INK)
+    axis.spines[["left", "bottom"]].set(color=GRAY, linewidth=0.8)
+    axis.tick_params(labelsize=8.5, color=GRAY, labelcolor=INK)
     axis.grid(axis="y", color="#E6E6E6", lw=0.8)
     axis.set_axisbelow(True)
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -31,7 +31,7 @@ class MethodOutput(NamedTuple):
     """What the agent adds to its own loss and to the reward, and what it logs."""
 
     loss: Tensor
-    """scalar; minimised together with the critic's loss"""
+    """scalar; minimized together with the critic's loss"""
     bonus: Tensor
     """``[L, B]``, detached and already scaled: added to the reward of each transition"""
     metrics: dict[str, Tensor]
@@ -39,7 +39,7 @@ class MethodOutput(NamedTuple):
 
 
 class ParameterGroup(TypedDict):
-    """One group of an optimiser."""
+    """One group of an optimizer."""
 
     params: list[nn.Parameter]
     lr: float
@@ -67,7 +67,7 @@ class Method(nn.Module, ABC):
         return c
 
     def actor_loss(self, x: Latents, generator: torch.Generator | None = None) -> Tensor | None:
-        """Return a scalar to be minimised together with the actor's loss. Default: None, nothing.
+        """Return a scalar to be minimized together with the actor's loss. Default: None, nothing.
 
         Called when the actor is updated, after critic, encoder and ``parameter_groups`` were
         stepped. Nothing in ``x`` carries gradient: the actor never moves the encoder.
@@ -82,11 +82,11 @@ class Method(nn.Module, ABC):
         return {}
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """Return what an optimiser should step and how fast, targets left out. Default: nothing."""
+        """Return what an optimizer should step and how fast, targets left out. Default: nothing."""
         return []
 
     def actor_parameter_groups(self) -> list[ParameterGroup]:
-        """Return what the actor's optimiser steps beside the actor. Default: nothing.
+        """Return what the actor's optimizer steps beside the actor. Default: nothing.
 
         That is what ``policy_features`` is made of. No parameter may be in both kinds of groups.
         """

@@ -42,7 +42,7 @@ class DBConfig:
     """Scale of the bonus, whose running mean is at most 1 before it; 0 for none."""
     root: bool = True
     """Pay the square root of the information gain, as its paper is said to do, not the gain."""
-    normalise: bool = True
+    normalize: bool = True
     """Divide the bonus by its running standard deviation."""
     train_encoder: bool = False
     """Let the loss into the encoder too, which SAC shares with it; compression then tends to make
@@ -183,7 +183,7 @@ class DB(Method):
         # Rounding can leave the gain of a posterior that equals the prior just below 0.
         gain = gain.clamp_min(0)
         bonus = gain.sqrt() if self.config.root else gain
-        if self.config.normalise:
+        if self.config.normalize:
             bonus = self.moments.scale(bonus)
         return self.config.intrinsic * bonus
 

@@ -18,7 +18,7 @@ from sibe.errors import UserError
 from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.mlp import mlp
-from sibe.nn.neighbours import nearest_distances
+from sibe.nn.neighbors import nearest_distances
 from sibe.nn.running import RunningMoments
 from sibe.nn.sinkhorn import sinkhorn
 
@@ -37,8 +37,8 @@ class ProtoConfig:
     """How many prototypes, and the most states that one update adds to the queue."""
     queue: Count = 2048
     """Visited states that the bonus is measured against."""
-    neighbours: Count = 3
-    """The bonus is the distance to the neighbour of this rank."""
+    neighbors: Count = 3
+    """The bonus is the distance to the neighbor of this rank."""
     temperature: Positive = 0.1
     """Temperature of the assignments to prototypes."""
     iterations: Count = 3
@@ -50,14 +50,14 @@ class ProtoConfig:
 
     def __post_init__(self) -> None:
         """Refuse a queue that cannot hold what is looked up in it."""
-        if self.queue < max(self.prototypes, self.neighbours):
+        if self.queue < max(self.prototypes, self.neighbors):
             raise UserError(
                 f"--proto.queue must be at least the number of prototypes ({self.prototypes}) "
-                f"and of neighbours ({self.neighbours}), not {self.queue}"
+                f"and of neighbors ({self.neighbors}), not {self.queue}"
             )
 
 
-def standardised(c: Tensor) -> Tensor:
+def standardized(c: Tensor) -> Tensor:
     """Return c ``[N, D]`` with mean 0 and variance 1 over the minibatch in every dimension.
 
     The loss then cannot be lowered by moving all states closer together.
@@ -115,14 +115,14 @@ class Proto(Method):
         """Return the assignment loss and the distance to known states, scaled, ``[L, B]``."""
         temperature = self.config.temperature
         prototypes = F.normalize(self.prototypes, dim=-1)
-        projected = self.projector(standardised(x.c.flatten(0, 1)))
+        projected = self.projector(standardized(x.c.flatten(0, 1)))
         source = F.normalize(self.predictor(projected), dim=-1)
         log_p = (source @ prototypes.T / temperature).log_softmax(-1)
         with torch.no_grad():
             target = self._target(x.c_next.flatten(0, 1))
             similarity = target @ prototypes.T
             q = sinkhorn(similarity / temperature, self.config.iterations)
-            # Measured before the queue takes them in: a state is not its own neighbour.
+            # Measured before the queue takes them in: a state is not its own neighbor.
             distance = self._distance(target).reshape(x.reward.shape)
             self._enqueue(target[draw_per_prototype(similarity, generator).unique()])
             usage = (similarity / temperature).softmax(-1).mean(0)
@@ -139,7 +139,7 @@ class Proto(Method):
     def _target(self, c_next: Tensor) -> Tensor:
         """Return the target projections ``[N, latent]`` of c_next ``[N, D]``.
 
-        They are standardised by the minibatches before (the first one by itself), so that what is
+        They are standardized by the minibatches before (the first one by itself), so that what is
         new does not depend on what else is in the minibatch.
         """
         first = not bool(self.inputs.count)
@@ -151,13 +151,13 @@ class Proto(Method):
         return target
 
     def _on_sphere(self, projector: nn.Module, c: Tensor) -> Tensor:
-        """Standardise c ``[..., D]`` by the running moments and project it to ``[..., latent]``."""
-        return F.normalize(projector(self.inputs.standardise(c)), dim=-1)
+        """Standardize c ``[..., D]`` by the running moments and project it to ``[..., latent]``."""
+        return F.normalize(projector(self.inputs.standardize(c)), dim=-1)
 
     def _distance(self, z: Tensor) -> Tensor:
         """Distance of z ``[N, latent]`` to the k-th nearest known state; 0 while there are < k."""
         known = torch.arange(self.config.queue, device=z.device) < self.filled
-        distances = nearest_distances(z, self.queue, self.config.neighbours, known)
+        distances = nearest_distances(z, self.queue, self.config.neighbors, known)
         return distances[:, -1].nan_to_num(posinf=0.0)
 
     def _enqueue(self, z: Tensor) -> None:

@@ -59,7 +59,7 @@ class RND(Method):
         """Return the error and, scaled, the bonus ``[L, B]``. Draws nothing."""
         c_next = x.c_next.detach()
         self.inputs.update(c_next)
-        state = self.inputs.standardise(c_next)
+        state = self.inputs.standardize(c_next)
         error = distillation_error(self.predictor(state), self.random(state))
         bonus = self.config.intrinsic * self.spread.scale(error.detach())
         metrics = {"distillation_error": error.detach().mean(), "bonus": bonus.mean()}

@@ -62,7 +62,7 @@ def dual_loss(log_lambda: Tensor, nats: Tensor, constraint: float) -> Tensor:
 
 
 class PolicyEncoder(nn.Module):
-    """φ(z|c): ``[..., features]`` -> Gaussian ``[..., latent]``, the means normalised as c is."""
+    """φ(z|c): ``[..., features]`` -> Gaussian ``[..., latent]``, the means normalized as c is."""
 
     def __init__(
         self, features: int, latent: int, hidden: int, *, generator: torch.Generator | None = None

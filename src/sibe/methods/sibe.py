@@ -2,7 +2,7 @@
 
 From chunks of encoded transitions (c_t, a_t, c_{t+1}) it learns bottleneck variables z that
 predict their own successors (InfoNCE) and keep nothing that the past does not predict (KL), by
-minimising α·KL + InfoNCE (Eq. optim). The InfoNCE loss of a transition, times λ, is the bonus
+minimizing α·KL + InfoNCE (Eq. optim). The InfoNCE loss of a transition, times λ, is the bonus
 for visiting it (Eq. intrinsic reward). ``SequentialBottleneck`` is the model alone, for use in
 any agent; ``SIBE`` plugs it into this package's SAC.
 """
@@ -39,7 +39,7 @@ class SIBEConfig:
     tau: Fraction = 0.05
     """τ: step of the target stochastic encoder and prediction head towards the online ones."""
     head_layer_norm: bool = True
-    """Normalise [mean, log-std] of the Gaussian heads; without it the KL term can explode."""
+    """Normalize [mean, log-std] of the Gaussian heads; without it the KL term can explode."""
     first_std: Positive = 0.05
     """About the first σ of g and q; near 1, the sampling noise of z drowns all that c tells."""
     start: Literal["identity", "random"] = "identity"
@@ -73,7 +73,7 @@ class SequentialBottleneck(nn.Module):
     """The bottleneck on top of any encoder of your own.
 
     Give it c_t = φ_o(s_t) with gradient and c_{t+1} = φ_m(s_{t+1}) from a slowly moving copy,
-    add ``loss`` to your own, and call ``update_targets`` after each optimiser step.
+    add ``loss`` to your own, and call ``update_targets`` after each optimizer step.
 
     Metrics: ``kl`` and ``infonce`` (means), ``infonce_accuracy`` (how often the own successor
     scores highest), ``mutual_information_bound`` (log N - InfoNCE, N candidates, in nats),
@@ -90,13 +90,13 @@ class SequentialBottleneck(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config = config or SIBEConfig()
-        latent, hidden, normalise = config.latent, config.hidden, config.head_layer_norm
+        latent, hidden, normalize = config.latent, config.hidden, config.head_layer_norm
         joint = latent + action_dim  # m(z_t, a_t), the concatenation
         first_std = config.first_std
         # g_o and g_m
         self.stochastic_encoder = GaussianHead(
             (features, hidden, latent),
-            layer_norm=normalise,
+            layer_norm=normalize,
             first_std=first_std,
             generator=generator,
         )
@@ -104,7 +104,7 @@ class SequentialBottleneck(nn.Module):
         # q_ψ
         self.transition = GaussianHead(
             (joint, hidden, hidden, latent),
-            layer_norm=normalise,
+            layer_norm=normalize,
             first_std=first_std,
             generator=generator,
         )
@@ -122,7 +122,7 @@ class SequentialBottleneck(nn.Module):
     def _start_as_identity(self) -> None:
         """Let z_t through d_υ and ω unchanged, and the action out.
 
-        The score of a pair is then the likeness of f(z_t) and f(z_{t+1}): neighbours in time score
+        The score of a pair is then the likeness of f(z_t) and f(z_{t+1}): neighbors in time score
         high from the first update on, and InfoNCE leaves log N at once.
         """
         first: nn.Linear = self.projection[0]  # type: ignore[assignment]
@@ -180,7 +180,7 @@ class SequentialBottleneck(nn.Module):
 
 
 def _metrics(scores: Tensor, divergence: Tensor, surprise: Tensor) -> dict[str, Tensor]:
-    """Summarise scores ``[..., N, N]``, divergence ``[L, B]`` and surprise ``[L, B]``."""
+    """Summarize scores ``[..., N, N]``, divergence ``[L, B]`` and surprise ``[L, B]``."""
     candidates = scores.shape[-1]
     loss = surprise.mean()
     return {

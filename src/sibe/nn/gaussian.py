@@ -23,7 +23,7 @@ LOW, HIGH = -10.0, 2.0
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return N(0, 1) noise of the shape, type and device of ``like``.
 
-    A generator on another device is honoured there and the noise moved, so that one seed gives
+    A generator on another device is honored there and the noise moved, so that one seed gives
     one result on every device.
     """
     device = like.device if generator is None else generator.device
@@ -74,7 +74,7 @@ class GaussianHead(nn.Module):
 
     σ = exp(log-std) with log-std softly bounded to (-10, 2). The bound is the identity around 0,
     so a fresh head, whose outputs are near 0, starts with σ near ``first_std``. ``layer_norm``
-    normalises the concatenated [μ, log σ] before the split, which keeps the KL divergence from
+    normalizes the concatenated [μ, log σ] before the split, which keeps the KL divergence from
     exploding.
     """
 
@@ -98,7 +98,7 @@ class GaussianHead(nn.Module):
 
 
 def bounded_log_std(raw: Tensor, low: float = LOW, high: float = HIGH) -> Tensor:
-    """Map a raw output onto (low, high) by tanh, centred between them: the actor's log-std."""
+    """Map a raw output onto (low, high) by tanh, centered between them: the actor's log-std."""
     return low + 0.5 * (high - low) * (raw.tanh() + 1)
 
 

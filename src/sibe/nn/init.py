@@ -1,6 +1,6 @@
 """How weights start: orthogonal linear layers and delta-orthogonal convolutions.
 
-This is the initialisation of the pixel SAC the paper builds on. Every constructor in this
+This is the initialization of the pixel SAC the paper builds on. Every constructor in this
 package that draws weights takes a ``torch.Generator``, so one seed gives one network whatever
 else the process has drawn before.
 """
@@ -17,12 +17,12 @@ from torch import nn
 def orthogonal_(
     module: nn.Module, generator: torch.Generator | None = None, *, smooth: bool = False
 ) -> None:
-    """Initialise every linear and convolutional layer inside ``module`` in place.
+    """Initialize every linear and convolutional layer inside ``module`` in place.
 
-    Linear: orthogonal with gain 1. Convolution: zero everywhere but the centre tap, which is
+    Linear: orthogonal with gain 1. Convolution: zero everywhere but the center tap, which is
     orthogonal with ReLU's gain √2, so the signal keeps its scale through the stack. Biases: 0.
 
-    A centre tap looks at one pixel in each stride, which under white noise is one sample of the
+    A center tap looks at one pixel in each stride, which under white noise is one sample of the
     noise. With ``smooth`` that matrix is spread over the kernel by binomial weights (1 2 1 in
     each direction): constants pass as before, noise is averaged away layer by layer.
     """
@@ -33,10 +33,10 @@ def orthogonal_(
             rows, columns = (side // 2 for side in layer.weight.shape[2:])
             layer.weight.zero_()
             gain = nn.init.calculate_gain("relu")
-            centre = layer.weight[:, :, rows, columns]
-            nn.init.orthogonal_(centre, gain, generator=generator)
+            center = layer.weight[:, :, rows, columns]
+            nn.init.orthogonal_(center, gain, generator=generator)
             if smooth:
-                layer.weight.copy_(centre[:, :, None, None] * _binomial(layer.weight.shape[2:]))
+                layer.weight.copy_(center[:, :, None, None] * _binomial(layer.weight.shape[2:]))
         else:
             continue
         if layer.bias is not None:

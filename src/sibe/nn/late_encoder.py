@@ -5,7 +5,7 @@ together, every filter has to find that difference for itself, at every place in
 set of filters finds the robot in each frame, and a small network compares what was found. States
 that overlap in time share their frames, so a chunk of L states costs L + stack - 1 encodings of 3
 channels. The last convolution is also max-pooled over the whole image: what a robot looks like (the
-angle of a pole) is then learnt once for all places, while the flattened maps tell where it is.
+angle of a pole) is then learned once for all places, while the flattened maps tell where it is.
 """
 
 from __future__ import annotations

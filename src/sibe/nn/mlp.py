@@ -19,7 +19,7 @@ def mlp(
 ) -> nn.Sequential:
     """Return a network ``[..., sizes[0]] -> [..., sizes[-1]]`` with ``len(sizes) - 1`` layers.
 
-    ``layer_norm`` normalises the output. ``generator`` draws the initial weights.
+    ``layer_norm`` normalizes the output. ``generator`` draws the initial weights.
     """
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):

@@ -50,7 +50,7 @@ class RunningMoments(nn.Module):
         """Standard deviation, of the shape of ``mean``."""
         return self.var.sqrt()
 
-    def standardise(self, x: Tensor, limit: float = 5.0) -> Tensor:
+    def standardize(self, x: Tensor, limit: float = 5.0) -> Tensor:
         """Return (x - mean) / std, clipped to ±limit, in the type of x; ``[..., *shape]``."""
         std = self.std.clamp_min(1e-8)
         return ((x - self.mean) / std).clamp(-limit, limit).to(x.dtype)

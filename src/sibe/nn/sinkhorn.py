@@ -19,7 +19,7 @@ def sinkhorn(scores: Tensor, iterations: int = 3) -> Tensor:
     """
     log_q = scores
     for _ in range(iterations):
-        # Only the ratios within a column, then within a row, survive the last normalisation:
+        # Only the ratios within a column, then within a row, survive the last normalization:
         # the constant N/K need not be multiplied in.
         log_q = log_q - log_q.logsumexp(0, keepdim=True)
         log_q = log_q - log_q.logsumexp(1, keepdim=True)

@@ -1,7 +1,7 @@
 """A trained policy as a folder to give away: weights, config, model card, video.
 
 ``model.safetensors`` holds what acting and embedding need and nothing else (no critics, no
-optimisers), in a format that cannot run code; ``config.json`` is the run's own, whole.
+optimizers), in a format that cannot run code; ``config.json`` is the run's own, whole.
 ``sibe.load_policy`` and every verb that takes a run directory take such a folder as well.
 """
 

@@ -103,7 +103,7 @@ action = policy.act(obs)  # uint8 [H, W, 3 * stack] -> [-1, 1]^A, the mean actio
     sibe eval path/to/this/folder --video out.mp4
 
 `model.safetensors` holds what acting needs and the method's networks; the critics and the
-optimisers are not part of it, so training cannot be continued from here. `config.json` is the
+optimizers are not part of it, so training cannot be continued from here. `config.json` is the
 whole configuration of the run.
 """
 

@@ -1,6 +1,6 @@
 """A policy's weights as a safetensors file: tensors and a few words, nothing that can run code.
 
-An export holds what acting and embedding need (no critics, targets or optimisers), each tensor
+An export holds what acting and embedding need (no critics, targets or optimizers), each tensor
 bit for bit under the name ``network/parameter``.
 """
 

@@ -52,8 +52,8 @@ def test_tsne_keeps_clusters_together_and_repeats_itself() -> None:
     label = np.repeat([0, 1, 2], 40)
     latents = rng.normal(size=(120, 8)) + 20 * np.eye(8)[label]
     plane = tsne(latents, seed=3)
-    centres = np.stack([plane[label == k].mean(axis=0) for k in range(3)])
-    nearest = ((plane[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    centers = np.stack([plane[label == k].mean(axis=0) for k in range(3)])
+    nearest = ((plane[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(nearest, label)
     np.testing.assert_array_equal(plane, tsne(latents, seed=3))
 

@@ -181,8 +181,8 @@ def test_embed_writes_a_grid_for_z_and_one_for_c(
     assert "same pose" in said
     pixels = np.asarray(Image.open(out).convert("RGB")).astype(int)
     assert pixels.shape[1] > 20 * 84 and pixels.shape[0] > 15 * 84
-    for colour in (GREEN, RED):  # two frames in the grid and two below it, at least
-        assert (np.abs(pixels - colour).max(axis=-1) < 8).sum() > 1000
+    for color in (GREEN, RED):  # two frames in the grid and two below it, at least
+        assert (np.abs(pixels - color).max(axis=-1) < 8).sum() > 1000
 
 
 def test_a_clean_grid_of_c_alone_has_no_marks(

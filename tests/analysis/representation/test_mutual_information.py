@@ -52,7 +52,7 @@ def train(dim: int, rho: float, steps: int) -> list[tuple[float, float]]:
     """Train a critic and return its held-out bound before, half-way and at the end."""
     generator = torch.Generator().manual_seed(0)
     critic = Critic(dim, generator)
-    optimiser = torch.optim.Adam(critic.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(critic.parameters(), lr=3e-3)
     held_out = pairs(dim, rho, 200, generator)
     history = []
     for step in range(steps + 1):
@@ -60,9 +60,9 @@ def train(dim: int, rho: float, steps: int) -> list[tuple[float, float]]:
             with torch.no_grad():
                 history.append(bound(critic(*held_out)))
         loss = infonce(critic(*pairs(dim, rho, 1, generator))).mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(loss)
-        optimiser.step()
+        optimizer.step()
     return history
 
 

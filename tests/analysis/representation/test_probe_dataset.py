@@ -192,9 +192,9 @@ def test_coarse_content_is_that_of_the_blurred_picture() -> None:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (3, 24, 24, 3), dtype=np.uint8)
     coarse = low_frequencies(pictures)
-    grey = pictures @ np.array([0.299, 0.587, 0.114])
-    np.testing.assert_allclose(coarse[:, 0], grey.mean(axis=(1, 2)) * 24)
+    gray = pictures @ np.array([0.299, 0.587, 0.114])
+    np.testing.assert_allclose(coarse[:, 0], gray.mean(axis=(1, 2)) * 24)
     # By hand: the projection on the product of two half cosine waves.
     wave = np.cos(np.pi * (np.arange(24) + 0.5) * 2 / 24) * np.sqrt(2 / 24)
     tilt = np.cos(np.pi * (np.arange(24) + 0.5) * 1 / 24) * np.sqrt(2 / 24)
-    np.testing.assert_allclose(coarse[:, 2 * 4 + 1], (grey @ tilt) @ wave)
+    np.testing.assert_allclose(coarse[:, 2 * 4 + 1], (gray @ tilt) @ wave)

@@ -1,4 +1,4 @@
-"""Ridge, R², intervals and neighbours against other ways to compute them."""
+"""Ridge, R², intervals and neighbors against other ways to compute them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sibe.analysis.representation.cluster_bootstrap import (
     clustered_mean,
     interval,
 )
-from sibe.analysis.representation.neighbours import chance_overlap, nearest, overlap
+from sibe.analysis.representation.neighbors import chance_overlap, nearest, overlap
 from sibe.analysis.representation.ridge import FOLDS, held_out_predictions, r_squared, ridge
 
 
@@ -109,14 +109,14 @@ def test_the_first_weighting_is_the_plain_mean(rng: np.random.Generator) -> None
     assert estimate.low < estimate.value < estimate.high
 
 
-def test_neighbours_are_those_of_brute_force(rng: np.random.Generator) -> None:
+def test_neighbors_are_those_of_brute_force(rng: np.random.Generator) -> None:
     points = 1e4 + rng.normal(size=(70, 5))
     theirs = NearestNeighbors(n_neighbors=6, algorithm="brute").fit(points)
     expected = theirs.kneighbors(return_distance=False)  # of the points themselves, without self
     np.testing.assert_array_equal(nearest(points, 6), expected)
 
 
-def test_equal_points_are_neighbours_but_never_their_own() -> None:
+def test_equal_points_are_neighbors_but_never_their_own() -> None:
     np.testing.assert_array_equal(nearest(np.zeros((4, 2)), 2), [[1, 2], [0, 2], [0, 1], [0, 1]])
 
 

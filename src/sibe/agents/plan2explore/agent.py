@@ -2,7 +2,7 @@
 
 One update: the world model learns from real sequences; the ensemble learns to predict the next
 embedding; actor and value learn in imagination on predicted task reward plus disagreement. In the
-zero-shot mode there are two behaviours: a curious one for disagreement alone, which collects, and
+zero-shot mode there are two behaviors: a curious one for disagreement alone, which collects, and
 one for the task, which is evaluated and never touches the environment in training.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sibe.agents.plan2explore.behaviour import ADAM_EPS, Actor, Behaviour, descend
+from sibe.agents.plan2explore.behavior import ADAM_EPS, Actor, Behavior, descend
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.disagreement import Disagreement
 from sibe.agents.plan2explore.images import to_float
@@ -30,11 +30,11 @@ MODEL_METRICS = (
     *("model_loss", "image_loss", "reward_loss", "continue_loss", "kl", "prior_std"),
     *("posterior_std", "model_gradient", "ensemble_loss"),
 )
-BEHAVIOUR_METRICS = ("actor_loss", "value_loss", "imagined_reward", "bonus", "value", "action_std")
+BEHAVIOR_METRICS = ("actor_loss", "value_loss", "imagined_reward", "bonus", "value", "action_std")
 
 
 class Plan2Explore:
-    """World model, ensemble and behaviours, and how they are updated.
+    """World model, ensemble and behaviors, and how they are updated.
 
     Args:
         config: the run; ``method_config`` is a ``Plan2ExploreConfig``.
@@ -58,8 +58,8 @@ class Plan2Explore:
             device
         )
         names = ("task",) if own.mode == "combination" else ("task", "curious")
-        self.behaviours = {
-            name: Behaviour(own, features, action_dim, generator, device) for name in names
+        self.behaviors = {
+            name: Behavior(own, features, action_dim, generator, device) for name in names
         }
         adam = torch.optim.Adam
         self.model_optimizer, self.ensemble_optimizer = (
@@ -70,7 +70,7 @@ class Plan2Explore:
 
     @property
     def must_be_finite(self) -> list[str]:
-        """All losses: those of the world model, of the ensemble and of the behaviours."""
+        """All losses: those of the world model, of the ensemble and of the behaviors."""
         return [name for name in self.metric_names() if name.endswith("_loss")]
 
     def update(self, chunk: Chunk) -> Metrics:
@@ -82,8 +82,8 @@ class Plan2Explore:
         start = State(*(part.detach().flatten(0, 1) for part in out.observed.state))
         # Nothing is imagined from beyond the end of an episode.
         alive = torch.cat((torch.ones_like(chunk.discount[:1]), chunk.discount)).flatten()
-        for name, behaviour in self.behaviours.items():
-            learned = self._update_behaviour(name, behaviour, start, alive)
+        for name, behavior in self.behaviors.items():
+            learned = self._update_behavior(name, behavior, start, alive)
             metrics |= {_metric(name, key): value for key, value in learned.items()}
         self.updates += 1
         return metrics
@@ -98,11 +98,11 @@ class Plan2Explore:
         descend(loss, self.ensemble, self.ensemble_optimizer, self.own.clip)
         return {"ensemble_loss": loss.detach()}
 
-    def _update_behaviour(
-        self, name: str, behaviour: Behaviour, start: State, alive: Tensor
+    def _update_behavior(
+        self, name: str, behavior: Behavior, start: State, alive: Tensor
     ) -> Metrics:
         """Imagine from ``start [N, …]`` and step actor and value; ``alive [N]`` weighs starts."""
-        actor, value = behaviour.actor, behaviour.value
+        actor, value = behavior.actor, behavior.value
         with frozen(self.model, value):
             path = imagine(
                 self.model.rssm,
@@ -113,11 +113,11 @@ class Plan2Explore:
             )
             reward, bonus = self._reward(name, path)
             discount = self.model.discount(path.features[1:])
-            outlook = behaviour.outlook(path, reward, discount, alive)
-            actor_loss = behaviour.actor_loss(outlook)
-            behaviour.step(actor_loss, actor, behaviour.actor_optimizer)
-        value_loss = behaviour.value_loss(path, outlook)
-        behaviour.step(value_loss, value, behaviour.value_optimizer)
+            outlook = behavior.outlook(path, reward, discount, alive)
+            actor_loss = behavior.actor_loss(outlook)
+            behavior.step(actor_loss, actor, behavior.actor_optimizer)
+        value_loss = behavior.value_loss(path, outlook)
+        behavior.step(value_loss, value, behavior.value_optimizer)
         with torch.no_grad():
             action_std = path.action.std(1).mean()
         return {
@@ -130,7 +130,7 @@ class Plan2Explore:
         }
 
     def _reward(self, name: str, path: Imagined) -> tuple[Tensor, Tensor]:
-        """Return what a behaviour is paid for each imagined step, and the bonus in it; [H, N]."""
+        """Return what a behavior is paid for each imagined step, and the bonus in it; [H, N]."""
         if name == "task":
             task = self.model.reward(path.features[1:])
             if self.own.mode == "zero_shot":
@@ -142,8 +142,8 @@ class Plan2Explore:
 
     def actor(self, explore: bool) -> Actor:
         """Return the actor that collects (``explore``) or the one that is evaluated."""
-        collects = "curious" if "curious" in self.behaviours else "task"
-        return self.behaviours[collects if explore else "task"].actor
+        collects = "curious" if "curious" in self.behaviors else "task"
+        return self.behaviors[collects if explore else "task"].actor
 
     def policy(self) -> Policy:
         """Return a policy that follows each of its episodes with the RSSM."""
@@ -166,7 +166,7 @@ class Plan2Explore:
 
     def metric_names(self) -> list[str]:
         """Return the names of all metrics of an update."""
-        learned = [_metric(name, key) for name in self.behaviours for key in BEHAVIOUR_METRICS]
+        learned = [_metric(name, key) for name in self.behaviors for key in BEHAVIOR_METRICS]
         return [*MODEL_METRICS, *learned]
 
     def networks(self) -> dict[str, nn.Module]:
@@ -182,8 +182,8 @@ class Plan2Explore:
     def _modules(self) -> dict[str, Any]:
         names = ("model", "ensemble", "model_optimizer", "ensemble_optimizer")
         modules = {name: getattr(self, name) for name in names}
-        for name, behaviour in self.behaviours.items():
-            modules |= {_metric(name, key): part for key, part in behaviour.modules().items()}
+        for name, behavior in self.behaviors.items():
+            modules |= {_metric(name, key): part for key, part in behavior.modules().items()}
         return modules
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,6 +202,6 @@ class Plan2Explore:
         self.updates = state["updates"]
 
 
-def _metric(behaviour: str, name: str) -> str:
-    """The task's behaviour is the one that is judged: its names go without a prefix."""
-    return name if behaviour == "task" else f"{behaviour}_{name}"
+def _metric(behavior: str, name: str) -> str:
+    """The task's behavior is the one that is judged: its names go without a prefix."""
+    return name if behavior == "task" else f"{behavior}_{name}"

@@ -1,6 +1,6 @@
 """The building blocks of Dreamer's networks: ELU layers, and weights drawn by Glorot's rule.
 
-The initialisation of pixel SAC (`sibe.nn.init`) would not do here: its convolutions start with a
+The initialization of pixel SAC (`sibe.nn.init`) would not do here: its convolutions start with a
 single tap, which under four strides of two would look at one pixel in two hundred and fifty-six.
 """
 

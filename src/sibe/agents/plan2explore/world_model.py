@@ -31,7 +31,7 @@ def image_loss(mean: Tensor, image: Tensor) -> Tensor:
 def kl_loss(
     posterior: Gaussian, prior: Gaussian, *, free_nats: float, balance: float
 ) -> tuple[Tensor, Tensor]:
-    """Return what is minimised of the KL divergence and its plain mean; both scalars.
+    """Return what is minimized of the KL divergence and its plain mean; both scalars.
 
     max(mean KL(q ‖ p), free nats), as in Dreamer (Hafner et al. 2020, appendix A). ``balance``
     divides the gradient: 2·balance of it to the prior, 2·(1 - balance) to the posterior. At 0.5

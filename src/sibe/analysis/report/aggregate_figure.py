@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 
 from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.aggregate import THRESHOLDS, Aggregate, ArmAggregate
-from sibe.logs.plot_style import GREY, INK, line_style, shortened
+from sibe.logs.plot_style import GRAY, INK, line_style, shortened
 
 
 def aggregate_figure(data: Aggregate) -> Figure:
@@ -35,7 +35,7 @@ def aggregate_figure(data: Aggregate) -> Figure:
 
 def _draw_iqm(axis: Any, arms: list[ArmAggregate]) -> None:
     for row, one in enumerate(arms):
-        _draw_estimate(axis, row, one.iqm, one.arm.colour)
+        _draw_estimate(axis, row, one.iqm, one.arm.color)
     _label_rows(axis, [f"{shortened(one.arm.label)} ({one.runs} runs)" for one in arms])
     _style(axis, "interquartile mean, 95 % interval")
     axis.set_xlim(0, 1)
@@ -44,8 +44,8 @@ def _draw_iqm(axis: Any, arms: list[ArmAggregate]) -> None:
 def _draw_profiles(axis: Any, arms: list[ArmAggregate]) -> None:
     for one in reversed(arms):
         share, low, high = one.profile
-        axis.fill_between(THRESHOLDS, low, high, color=one.arm.colour, alpha=0.15, lw=0)
-        axis.plot(THRESHOLDS, share, color=one.arm.colour, lw=1.6, ls=line_style(one.arm.dash))
+        axis.fill_between(THRESHOLDS, low, high, color=one.arm.color, alpha=0.15, lw=0)
+        axis.plot(THRESHOLDS, share, color=one.arm.color, lw=1.6, ls=line_style(one.arm.dash))
     _style(axis, "score τ")
     axis.set(xlim=(0, 1), ylim=(0, 1.02))
     axis.set_ylabel("share of runs with a score above τ", fontsize=9, color=INK)
@@ -53,26 +53,26 @@ def _draw_profiles(axis: Any, arms: list[ArmAggregate]) -> None:
 
 
 def _draw_improvement(axis: Any, rivals: list[ArmAggregate], first: str) -> None:
-    axis.axvline(0.5, color=GREY, lw=0.9, ls="--")
+    axis.axvline(0.5, color=GRAY, lw=0.9, ls="--")
     for row, one in enumerate(rivals):
         assert one.improvement is not None
-        _draw_estimate(axis, row, one.improvement, one.arm.colour)
+        _draw_estimate(axis, row, one.improvement, one.arm.color)
     _label_rows(axis, [f"over {shortened(one.arm.label)}" for one in rivals])
     _style(axis, f"probability that {first} is better")
     axis.set_xlim(-0.02, 1.02)
 
 
-def _draw_estimate(axis: Any, row: int, estimate: Any, colour: str) -> None:
+def _draw_estimate(axis: Any, row: int, estimate: Any, color: str) -> None:
     if math.isfinite(estimate.low):
         axis.barh(
             row,
             estimate.high - estimate.low,
             left=estimate.low,
             height=0.5,
-            color=colour,
+            color=color,
             alpha=0.3,
         )
-    axis.plot([estimate.value], [row], "o", color=colour, ms=6)
+    axis.plot([estimate.value], [row], "o", color=color, ms=6)
 
 
 def _label_rows(axis: Any, labels: list[str]) -> None:
@@ -83,7 +83,7 @@ def _label_rows(axis: Any, labels: list[str]) -> None:
 def _style(axis: Any, label: str) -> None:
     axis.set_xlabel(label, fontsize=9, color=INK)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set(color=GREY, linewidth=0.8)
-    axis.tick_params(labelsize=8.5, color=GREY, labelcolor=INK)
+    axis.spines[["left", "bottom"]].set(color=GRAY, linewidth=0.8)
+    axis.tick_params(labelsize=8.5, color=GRAY, labelcolor=INK)
     axis.grid(axis="x", color="#E6E6E6", lw=0.8)
     axis.set_axisbelow(True)

@@ -148,21 +148,21 @@ def _draw_panel(
 def draw_series(axis: Any, series: Series, arm: Arm) -> None:
     """Draw one curve."""
     x, mean, (low, high) = series.env_step, series.mean, series.band
-    axis.fill_between(x, low, high, color=arm.colour, alpha=0.17, lw=0)
+    axis.fill_between(x, low, high, color=arm.color, alpha=0.17, lw=0)
     if 1 < len(series.seeds) < FEWEST:
-        axis.plot(x, series.values, color=arm.colour, lw=0.7, alpha=0.6)
+        axis.plot(x, series.values, color=arm.color, lw=0.7, alpha=0.6)
     whole = series.n == len(series.seeds)
     part = ~whole
     part[:-1] |= ~whole[1:]  # up to the last whole point, so that the two lines meet
-    axis.plot(x, np.where(part, mean, np.nan), color=arm.colour, lw=1.2, alpha=0.5)
+    axis.plot(x, np.where(part, mean, np.nan), color=arm.color, lw=1.2, alpha=0.5)
     marker = "o" if len(x) == 1 else None  # a line of one point would not be seen
-    style = {"color": arm.colour, "lw": 1.7, "ls": line_style(arm.dash), "marker": marker}
+    style = {"color": arm.color, "lw": 1.7, "ls": line_style(arm.dash), "marker": marker}
     axis.plot(x, np.where(whole, mean, np.nan), **style)
 
 
 def _add_legend(figure: Figure, arms: Sequence[tuple[Arm, set[int]]]) -> None:
     handles = [
-        Line2D([], [], color=arm.colour, ls=line_style(arm.dash), lw=1.7, label=_legend(arm, seeds))
+        Line2D([], [], color=arm.color, ls=line_style(arm.dash), lw=1.7, label=_legend(arm, seeds))
         for arm, seeds in arms
     ]
     longest = max(len(shortened(arm.label)) for arm, _ in arms)

@@ -30,7 +30,7 @@ def page_data(study: Study) -> dict[str, Any]:
         "arms": [
             {
                 "label": arm.label,
-                "colour": arm.colour,
+                "color": arm.color,
                 "dash": arm.dash,
                 # The paper's ablations would crowd the comparison of methods: one click away.
                 "shown": arm.kind in ("method", "other") or not some_method,

@@ -1,4 +1,4 @@
-"""The paper's embedding figure: observations on a grid, neighbours where their latents are near.
+"""The paper's embedding figure: observations on a grid, neighbors where their latents are near.
 
 A representation of the robot alone puts images of one pose side by side, whatever is behind it,
 and images of one background far apart when the poses differ. Both kinds of pairs are made on

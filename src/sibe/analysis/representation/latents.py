@@ -38,6 +38,6 @@ def low_frequencies(pictures: Frame, count: int = 4) -> Floats:
     The lowest ``count`` × ``count`` coefficients of the cosine transform (DCT-II, orthonormal) of
     the luminance: distances between them are distances between the blurred pictures.
     """
-    grey = pictures.astype(np.float64) @ _LUMINANCE
-    coefficients: Floats = dctn(grey, axes=(1, 2), norm="ortho")[:, :count, :count]
+    gray = pictures.astype(np.float64) @ _LUMINANCE
+    coefficients: Floats = dctn(gray, axes=(1, 2), norm="ortho")[:, :count, :count]
     return coefficients.reshape(len(pictures), -1)

@@ -23,7 +23,7 @@ from sibe.analysis.representation.cluster_bootstrap import (
 )
 from sibe.analysis.representation.compared_runs import untrained_agent
 from sibe.analysis.representation.latents import low_frequencies, represent
-from sibe.analysis.representation.neighbours import Indices, chance_overlap, nearest, overlap
+from sibe.analysis.representation.neighbors import Indices, chance_overlap, nearest, overlap
 from sibe.analysis.representation.probe_dataset import (
     Floats,
     Moments,
@@ -39,10 +39,10 @@ from sibe.envs.rendering.renderer import Frame
 from sibe.policy.load import Policy
 from sibe.training.seeding import numpy_stream
 
-NEIGHBOURS = 10
+NEIGHBORS = 10
 UNTRAINED = "untrained"
 _MOMENTS = 50  # kept of each episode
-R2, KNN = "R2", "neighbours"
+R2, KNN = "R2", "neighbors"
 
 
 class Score(NamedTuple):
@@ -51,7 +51,7 @@ class Score(NamedTuple):
     run: str
     latent: str
     measure: str
-    """R2, or neighbours: the share of the nearest that are also nearest in the other space"""
+    """R2, or neighbors: the share of the nearest that are also nearest in the other space"""
     group: str
     """positions, velocities, task, background; pose, background"""
     quantity: str
@@ -84,7 +84,7 @@ class Questions(NamedTuple):
     """``[N]``: which share of the episodes it belongs to"""
     targets: list[Target]
     spaces: dict[str, tuple[Indices, Indices]]
-    """by name (pose, background): nearest neighbours ``[N, k]``, and the episode ``[N]``"""
+    """by name (pose, background): nearest neighbors ``[N, k]``, and the episode ``[N]``"""
 
 
 def probe_runs(
@@ -134,13 +134,13 @@ def ask(moments: Moments, rng: np.random.Generator) -> Questions:
     behind = everyone if moments.pictures is None else _shuffled_within(fold, rng)
     episode = np.unique(moments.episode, return_inverse=True)[1]
     targets = list(_state_targets(moments, episode))
-    spaces = {"pose": (nearest(pose_features(moments), NEIGHBOURS), episode)}
+    spaces = {"pose": (nearest(pose_features(moments), NEIGHBORS), episode)}
     if moments.pictures is not None:
         coarse = low_frequencies(moments.pictures[behind, -1])
         names = tuple(f"dct {index // 4} {index % 4}" for index in range(coarse.shape[1]))
         where = episode[behind]
         targets.append(Target("background", names, coarse, (True,) * len(names), where))
-        spaces["background"] = (nearest(coarse, NEIGHBOURS), where)
+        spaces["background"] = (nearest(coarse, NEIGHBORS), where)
     stack = moments.layers.shape[1]
     return Questions(observations(moments, everyone, behind), stack, fold, targets, spaces)
 
@@ -170,15 +170,15 @@ def probe(
                 Score(label, latent, R2, target.group, name, interval(r2[:, column]), 0.0)
                 for column, name in enumerate(target.names)
             ]
-        scores += _neighbour_scores(label, latent, values, asked, rng)
+        scores += _neighbor_scores(label, latent, values, asked, rng)
     return scores
 
 
-def _neighbour_scores(
+def _neighbor_scores(
     label: str, latent: str, values: Floats, asked: Questions, rng: np.random.Generator
 ) -> Iterator[Score]:
-    own = nearest(values, NEIGHBOURS)
-    chance = chance_overlap(len(values), NEIGHBOURS)
+    own = nearest(values, NEIGHBORS)
+    chance = chance_overlap(len(values), NEIGHBORS)
     for space, (theirs, cluster) in asked.spaces.items():
         weights = bootstrap_weights(int(cluster.max()) + 1, rng)
         shared = clustered_mean(overlap(own, theirs), cluster, weights)

@@ -138,8 +138,8 @@ def pose_features(moments: Moments) -> Floats:
         raise UserError(
             "the env shows no simulator state that changes: there is nothing to compare"
         )
-    centred = values[:, moving] - values[:, moving].mean(axis=0)
-    features: Floats = centred / spread[moving]
+    centered = values[:, moving] - values[:, moving].mean(axis=0)
+    features: Floats = centered / spread[moving]
     return features
 
 

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from sibe.analysis.representation.probe import KNN, NEIGHBOURS, R2, Score
+from sibe.analysis.representation.probe import KNN, NEIGHBORS, R2, Score
 from sibe.analysis.representation.probe_table import HEADINGS, summary
 
-_INK, _GREY, _PALE = "#333333", "#9A9A9A", "#F3F3F3"
-# Okabe and Ito, told apart by (nearly) everyone; grey is for who has learned nothing.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_INK, _GRAY, _PALE = "#333333", "#9A9A9A", "#F3F3F3"
+# Okabe and Ito, told apart by (nearly) everyone; gray is for who has learned nothing.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LOWEST = -0.25  # an R² below it says no more than that it failed
 
 
 def draw_probe(scores: list[Score], *, title: str, untrained: str | None) -> Figure:
-    """Return the figure; the run called ``untrained`` is grey."""
+    """Return the figure; the run called ``untrained`` is gray."""
     rows = summary(scores)
     runs = [run for run in dict.fromkeys(run for run, _ in rows) if run != untrained]
-    colours = {run: _COLOURS[number % len(_COLOURS)] for number, run in enumerate(runs)}
+    colors = {run: _COLORS[number % len(_COLORS)] for number, run in enumerate(runs)}
     columns = [key for key in HEADINGS if any(key in row for row in rows.values())]
     panels = [[key for key in columns if key[0] == measure] for measure in (R2, KNN)]
     height = 1.3 + 0.19 * max(len(panels[0]), 3) * (len(rows) + 1) + 0.25 * ((len(rows) + 3) // 4)
@@ -28,27 +28,27 @@ def draw_probe(scores: list[Score], *, title: str, untrained: str | None) -> Fig
     figure.suptitle(title, fontsize=11, color=_INK, x=0.012, ha="left")
     axes = figure.subplots(1, 2, width_ratios=(3, 2))
     for axis, keys in zip(axes, panels, strict=True):
-        _draw_panel(axis, keys, rows, colours)
+        _draw_panel(axis, keys, rows, colors)
     axes[0].set_xlabel("R² of linear decoding on held-out episodes", color=_INK)
     lowest = min((row[key].estimate.low for row in rows.values() for key in panels[0]), default=0)
     axes[0].set_xlim(max(_LOWEST, min(-0.02, lowest - 0.02)), 1.02)
-    axes[0].axvline(0, color=_GREY, lw=1, ls="--", zorder=1, label="knowing nothing")
-    _finish_neighbours(axes[1], panels[1], rows)
+    axes[0].axvline(0, color=_GRAY, lw=1, ls="--", zorder=1, label="knowing nothing")
+    _finish_neighbors(axes[1], panels[1], rows)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
 
 
-def _finish_neighbours(axis: Any, keys: list[Any], rows: dict[Any, Any]) -> None:
+def _finish_neighbors(axis: Any, keys: list[Any], rows: dict[Any, Any]) -> None:
     chance = next(iter(rows.values()))[keys[0]].chance
-    axis.axvline(chance, color=_GREY, lw=1, ls="--", zorder=1)
-    axis.set_xlabel(f"{NEIGHBOURS} nearest neighbours: share in common", color=_INK)
+    axis.axvline(chance, color=_GRAY, lw=1, ls="--", zorder=1)
+    axis.set_xlabel(f"{NEIGHBORS} nearest neighbors: share in common", color=_INK)
     axis.set_xlim(
         0, max(0.2, *(row[key].estimate.high * 1.1 for row in rows.values() for key in keys))
     )
 
 
-def _draw_panel(axis: Any, keys: list[Any], rows: dict[Any, Any], colours: dict[str, str]) -> None:
+def _draw_panel(axis: Any, keys: list[Any], rows: dict[Any, Any], colors: dict[str, str]) -> None:
     slots = len(rows) + 1
     for place, key in enumerate(keys):
         if place % 2 == 0:
@@ -56,22 +56,22 @@ def _draw_panel(axis: Any, keys: list[Any], rows: dict[Any, Any], colours: dict[
         for number, ((run, latent), row) in enumerate(rows.items()):
             value, low, high = row[key].estimate
             y = place - 0.5 + (number + 1) / slots
-            colour = colours.get(run, _GREY)
-            axis.plot((low, high), (y, y), color=colour, lw=1.6, zorder=2)
+            color = colors.get(run, _GRAY)
+            axis.plot((low, high), (y, y), color=color, lw=1.6, zorder=2)
             axis.plot(
                 np.maximum(value, _LOWEST),
                 y,
                 marker="o" if latent != "c" else "D",
                 ms=5.5,
                 ls="none",
-                mec=colour,
-                mfc=colour if latent != "c" else "white",
+                mec=color,
+                mfc=color if latent != "c" else "white",
                 label=f"{run}: {latent}" if place == 0 else None,
                 zorder=3,
             )
     axis.set_yticks(range(len(keys)), [HEADINGS[key] for key in keys])
     axis.set_ylim(len(keys) - 0.5, -0.5)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.spines["bottom"].set(color=_GREY, linewidth=0.8)
-    axis.tick_params(labelsize=9.5, color=_GREY, labelcolor=_INK)
+    axis.spines["bottom"].set(color=_GRAY, linewidth=0.8)
+    axis.tick_params(labelsize=9.5, color=_GRAY, labelcolor=_INK)
     axis.tick_params(axis="y", length=0)

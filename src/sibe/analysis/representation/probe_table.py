@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from sibe.analysis.representation.probe import KNN, NEIGHBOURS, R2, Score
+from sibe.analysis.representation.probe import KNN, NEIGHBORS, R2, Score
 
 COLUMNS = ("run", "latent", "measure", "group", "quantity", "value", "low", "high", "chance")
 HEADINGS = {
@@ -31,11 +31,11 @@ def summary(scores: list[Score]) -> Summary:
 
 
 def as_text(scores: list[Score]) -> str:
-    """Return two blocks, R² and neighbours: a line per run and representation, with intervals."""
+    """Return two blocks, R² and neighbors: a line per run and representation, with intervals."""
     rows = summary(scores)
     titles = {
         R2: "Linear decoding: R² on held-out episodes [95 % interval]",
-        KNN: f"Share of {NEIGHBOURS} nearest neighbours that are also nearest by [95 % interval]",
+        KNN: f"Share of {NEIGHBORS} nearest neighbors that are also nearest by [95 % interval]",
     }
     return "\n\n".join(_block(title, measure, rows) for measure, title in titles.items())
 

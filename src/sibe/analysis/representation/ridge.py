@@ -1,6 +1,6 @@
 """Linear decoding: ridge regression, judged on episodes it never saw.
 
-Neighbouring moments of an episode are nearly the same moment, so episodes are never split: each
+Neighboring moments of an episode are nearly the same moment, so episodes are never split: each
 is predicted by a map fitted to others, whose penalty was chosen on others still.
 """
 
@@ -20,9 +20,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def ridge(x: Floats, y: Floats, penalties: Floats) -> Floats:
-    """Return weights ``[len(penalties), D, Q]`` that minimise |y - xw|²/N + penalty·|w|².
+    """Return weights ``[len(penalties), D, Q]`` that minimize |y - xw|²/N + penalty·|w|².
 
-    One eigendecomposition of x'x serves all penalties; x ``[N, D]`` and y ``[N, Q]`` are centred.
+    One eigendecomposition of x'x serves all penalties; x ``[N, D]`` and y ``[N, Q]`` are centered.
     """
     power, axes = np.linalg.eigh(x.T @ x / len(x))
     projected = axes.T @ (x.T @ y / len(x))
@@ -56,11 +56,11 @@ def _choose(x: Floats, y: Floats, train: Mask, judge: Mask) -> Indices:
 
 def _fit_predict(x: Floats, y: Floats, train: Mask, test: Mask) -> Floats:
     """Fit to ``train`` and predict ``test`` with every penalty: ``[len(PENALTIES), M, Q]``."""
-    centre, scale = x[train].mean(axis=0), x[train].std(axis=0)
+    center, scale = x[train].mean(axis=0), x[train].std(axis=0)
     scale = np.where(scale > 1e-9, scale, 1.0)
     level = y[train].mean(axis=0)
-    weights = ridge((x[train] - centre) / scale, y[train] - level, PENALTIES)
-    predicted: Floats = (x[test] - centre) / scale @ weights + level
+    weights = ridge((x[train] - center) / scale, y[train] - level, PENALTIES)
+    predicted: Floats = (x[test] - center) / scale @ weights + level
     return predicted
 
 
@@ -72,10 +72,10 @@ def r_squared(y: Floats, predicted: Floats, cluster: Indices, weights: Floats) -
         cluster: ``[N]``, from 0 to E - 1.
         weights: ``[R, E]``: how often each cluster is counted.
     """
-    centred = y - y.mean(axis=0)  # against loss of digits below
+    centered = y - y.mean(axis=0)  # against loss of digits below
     count, first, second, unexplained = (
         weights @ cluster_sums(values, cluster, weights.shape[1])
-        for values in (np.ones((len(y), 1)), centred, centred**2, (y - predicted) ** 2)
+        for values in (np.ones((len(y), 1)), centered, centered**2, (y - predicted) ** 2)
     )
     variation = second - first**2 / count
     with np.errstate(divide="ignore", invalid="ignore"):

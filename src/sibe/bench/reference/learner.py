@@ -1,7 +1,7 @@
 """Soft actor-critic with SIBE, each loss for itself: the usual formulation, written plainly.
 
 Every loss encodes its own images (method online and target, critic online, next action, critic
-target, actor) and has its own optimisers and backward pass; Adam and EMA go parameter by parameter.
+target, actor) and has its own optimizers and backward pass; Adam and EMA go parameter by parameter.
 Kinder than much public code: the bonus comes from the method's own pass instead of another one, and
 actor and critic share one encoder instead of keeping a copy each.
 """
@@ -150,7 +150,7 @@ class SeparateSAC:
         return action
 
     def state_dict(self) -> dict[str, object]:
-        """Return weights and optimisers, as much code of this field saves them."""
+        """Return weights and optimizers, as much code of this field saves them."""
         names = [name for name, value in vars(self).items() if hasattr(value, "state_dict")]
         return {name: getattr(self, name).state_dict() for name in names}
 

@@ -203,7 +203,7 @@ def compose(robot: Frame, picture: Frame) -> Frame:
     """Lay the robot over a picture.
 
     Args:
-        robot: uint8 [H, W, 4], colour times coverage, and coverage.
+        robot: uint8 [H, W, 4], color times coverage, and coverage.
         picture: uint8 [H, W, 3].
 
     Returns:

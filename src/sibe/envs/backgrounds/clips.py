@@ -108,7 +108,7 @@ class ClipBank:
 
 
 def fit(image: Image.Image, height: int, width: int) -> NDArray[np.uint8]:
-    """Centre-crop ``image`` to the wanted aspect ratio and resize: uint8 [height, width, 3]."""
+    """Center-crop ``image`` to the wanted aspect ratio and resize: uint8 [height, width, 3]."""
     crop_width = min(image.width, max(1, round(image.height * width / height)))
     crop_height = min(image.height, max(1, round(image.width * height / width)))
     # Whole pixels, so that a crop which needs no resizing stays exact.

@@ -1,7 +1,7 @@
 """From a folder of videos to a bank of clips (``sibe videos prepare FOLDER --out BANK``).
 
 A clip is a video file, or a folder of images in order as in DAVIS. Whatever cannot be read is
-named and left out; what can be read in part is kept in part. Every frame is centre-cropped to a
+named and left out; what can be read in part is kept in part. Every frame is center-cropped to a
 square and resized once, here, so that training reads raw pixels and needs no codec. PyAV is
 needed for video files only, and only here: it is the extra ``sibe[video]``.
 """

@@ -1,9 +1,9 @@
-"""The clips used when the user has none: generated, and labelled as such.
+"""The clips used when the user has none: generated, and labeled as such.
 
 Each clip is a dead-leaves movie: discs with radii p(r) ∝ r^-3 that hide one another, each with a
-colour and a 1/f texture of its own, drifting at its own velocity before a panning camera. Such
+color and a 1/f texture of its own, drifting at its own velocity before a panning camera. Such
 images have what makes natural video a hard background: edges at every scale, a power spectrum
-near 1/f² and correlated colours (Lee, Mumford & Huang, IJCV 2001). One version of the generator
+near 1/f² and correlated colors (Lee, Mumford & Huang, IJCV 2001). One version of the generator
 gives one bank, made on first use and kept in the user's cache.
 """
 
@@ -81,27 +81,27 @@ def movie(rng: np.random.Generator) -> NDArray[np.uint8]:
     count = round(COVERAGE * WORLD**2 / mean_area)
     # Inverse of the distribution function of p(r) ∝ r^-3 on [R_MIN, R_MAX].
     radii = R_MIN / np.sqrt(1 - rng.uniform(size=count) * (1 - (R_MIN / R_MAX) ** 2))
-    colours = rng.normal(size=(count, 3)) @ OPPONENT
+    colors = rng.normal(size=(count, 3)) @ OPPONENT
     paths = _paths(rng, count)
     sheet = pink_noise(rng, WORLD)
     corners = rng.integers(WORLD, size=(count, 2))
     canvas = np.empty((3, FRAMES + 2, WORLD, WORLD), np.float32)
     canvas[:] = sheet[:, None]  # seen between the leaves: too far away to move
-    for radius, colour, path, corner in zip(radii, colours, paths, corners, strict=True):
+    for radius, color, path, corner in zip(radii, colors, paths, corners, strict=True):
         reach = math.ceil(radius) + 1
         seen = np.all((path > MARGIN - reach - 1) & (path < MARGIN + SIZE + reach), axis=1)
         if seen.any():
-            offsets, taps = _leaf(radius, colour, corner, sheet)
+            offsets, taps = _leaf(radius, color, corner, sheet)
             _paint(canvas, offsets, taps, path, seen.nonzero()[0])
     visible = slice(MARGIN, MARGIN + SIZE)
     frames = canvas[:, 1:-1, visible, visible].copy()
     low, high = np.percentile(frames[:, ::10], [1, 99]).tolist()
-    grey = ((frames - low) * (255 / (high - low))).round().clip(0, 255).astype(np.uint8)
-    return np.ascontiguousarray(np.moveaxis(grey, 0, -1))
+    gray = ((frames - low) * (255 / (high - low))).round().clip(0, 255).astype(np.uint8)
+    return np.ascontiguousarray(np.moveaxis(gray, 0, -1))
 
 
 def pink_noise(rng: np.random.Generator, side: int) -> Floats:
-    """Return seamless noise [3, side, side] with power 1/f², coloured by ``OPPONENT``."""
+    """Return seamless noise [3, side, side] with power 1/f², colored by ``OPPONENT``."""
     frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
     frequency[0, 0] = np.inf  # no mean
     spectrum = np.fft.rfft2(rng.normal(size=(3, side, side))) / frequency
@@ -124,7 +124,7 @@ def _paths(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
 
 
 def _leaf(
-    radius: float, colour: NDArray[np.float64], corner: NDArray[np.int64], sheet: Floats
+    radius: float, color: NDArray[np.float64], corner: NDArray[np.int64], sheet: Floats
 ) -> tuple[NDArray[np.intp], Floats]:
     """Return a leaf's n pixels as offsets [n] in a flat frame, and what it puts there.
 
@@ -135,7 +135,7 @@ def _leaf(
     axis = np.arange(-reach, reach + 1)
     alpha = np.clip(3 * (radius - np.hypot(axis[:, None], axis)) + 0.5, 0, 1)
     rows, columns = (corner[:, None] + axis) % WORLD
-    texture = colour[:, None, None] + TEXTURE * sheet[:, rows[:, None], columns]
+    texture = color[:, None, None] + TEXTURE * sheet[:, rows[:, None], columns]
     image = np.concatenate([texture * alpha, alpha[None]])
     # The outermost pixels are empty: nothing rolls round.
     taps = np.stack([np.roll(image, (y, x), (1, 2)) for y in (0, 1) for x in (0, 1)], axis=1)
@@ -155,9 +155,9 @@ def _paint(
     whole = np.floor(path[seen]).astype(np.intp)
     y, x = (path[seen] - whole).astype(np.float32).T
     weights = np.stack([(1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x], axis=1)
-    *colours, alpha = weights @ taps
+    *colors, alpha = weights @ taps
     # What sticks out of a row or frame lands in the unseen part of the one before or after.
     start = ((seen + 1) * WORLD + whole[:, 0]) * WORLD + whole[:, 1]
     index = start[:, None] + offsets
-    for channel, colour in zip(canvas.reshape(3, -1), colours, strict=True):
-        channel[index] = channel[index] * (1 - alpha) + colour
+    for channel, color in zip(canvas.reshape(3, -1), colors, strict=True):
+        channel[index] = channel[index] * (1 - alpha) + color

@@ -1,4 +1,4 @@
-"""MuJoCo frames for learning: small, fast, and with exact coverage instead of a mask by colour.
+"""MuJoCo frames for learning: small, fast, and with exact coverage instead of a mask by color.
 
 Two kinds of picture. ``rgb()`` is the stock image. ``rgba()`` leaves out sky, floor and walls and
 returns what remains, premultiplied, with the share of each pixel that it covers: MuJoCo clears its
@@ -98,7 +98,7 @@ class Renderer:
         return pixels[::-1]
 
     def rgba(self) -> Frame:
-        """Return uint8 [H, W, 4]: all but the background, colour times coverage, and coverage."""
+        """Return uint8 [H, W, 4]: all but the background, color times coverage, and coverage."""
         with self._current() as call:
             group = self._model.geom_group[self._hidden].copy()
             self._model.geom_group[self._hidden] = _HIDDEN_GROUP
@@ -192,7 +192,7 @@ class Renderer:
         mujoco.mjr_render(self._rect, self._scene, self._context)
 
     def _read_rgba(self) -> Frame:
-        """Read colour and alpha; ``mjr_readPixels`` knows only colour."""
+        """Read color and alpha; ``mjr_readPixels`` knows only color."""
         from OpenGL import GL
 
         h, w = self._height, self._width

@@ -14,14 +14,14 @@ _GEOM = 5  # mjtObj
 
 def has_glass(model: Any) -> bool:
     """Tell whether anything in the model is translucent."""
-    colours = (model.geom_rgba, model.site_rgba, model.mat_rgba, model.tendon_rgba)
-    return any(bool(((rgba[:, 3] > 0) & (rgba[:, 3] < 1)).any()) for rgba in colours)
+    colors = (model.geom_rgba, model.site_rgba, model.mat_rgba, model.tendon_rgba)
+    return any(bool(((rgba[:, 3] > 0) & (rgba[:, 3] < 1)).any()) for rgba in colors)
 
 
 def make_opaque(scene: Any) -> None:
     """Draw translucent things opaque, so that what is painted behind the robot stays behind it.
 
-    MuJoCo blends alpha like a colour: glass of alpha a leaves a coverage of a² on an empty pixel,
+    MuJoCo blends alpha like a color: glass of alpha a leaves a coverage of a² on an empty pixel,
     and makes a hole of a − a² in what it covers.
     """
     for geom in scene.geoms[: scene.ngeom]:
@@ -71,8 +71,8 @@ def _round_shapes(scene: Any) -> list[Any]:
 def _widths(shapes: list[Any], scene: Any, height: int) -> npt.NDArray[np.float64]:
     """Return the widths of round shapes in pixels: [N]."""
     camera = scene.camera[0]
-    centre = np.array([geom.pos for geom in shapes], np.float64).reshape(-1, 3)
-    distance = (centre - camera.pos) @ camera.forward
+    center = np.array([geom.pos for geom in shapes], np.float64).reshape(-1, 3)
+    distance = (center - camera.pos) @ camera.forward
     view = (camera.frustum_top - camera.frustum_bottom) / camera.frustum_near
     diameter = 2 * np.array([geom.size[0] for geom in shapes], np.float64)
     width: npt.NDArray[np.float64] = diameter * height / (view * distance)

@@ -1,6 +1,6 @@
 "use strict";
 // One panel of curves as inline SVG, with a cursor that reads the values. No library.
-// A curve: {x, mean, low, high, n, seeds, values, arm: {label, colour, dash}}; null is "nothing here".
+// A curve: {x, mean, low, high, n, seeds, values, arm: {label, color, dash}}; null is "nothing here".
 
 const SVG_NS = "http://www.w3.org/2000/svg";
 const MARGIN = { top: 10, right: 18, bottom: 38, left: 46 };
@@ -89,19 +89,19 @@ function drawAxes(svg, size, range, sx, sy) {
 }
 
 function drawCurve(svg, curve, sx, sy, everySeed) {
-  const { colour, dash } = curve.arm;
+  const { color, dash } = curve.arm;
   const place = (values) => values.map((y, i) => [sx(curve.x[i]), y === null ? null : sy(y)]);
-  svgElement(svg, "path", { d: bandPath(curve, sx, sy), fill: colour, "fill-opacity": 0.18 });
+  svgElement(svg, "path", { d: bandPath(curve, sx, sy), fill: color, "fill-opacity": 0.18 });
   // Too few seeds for a band: the seeds themselves say how much they differ.
   if (everySeed || (curve.seeds.length > 1 && curve.low.every((y) => y === null))) {
     for (const values of curve.values) {
-      svgElement(svg, "path", { d: linePath(place(values)), fill: "none", stroke: colour, "stroke-opacity": 0.5 });
+      svgElement(svg, "path", { d: linePath(place(values)), fill: "none", stroke: color, "stroke-opacity": 0.5 });
     }
   }
-  const line = { d: linePath(place(curve.mean)), fill: "none", stroke: colour, "stroke-width": 2, class: "mean" };
+  const line = { d: linePath(place(curve.mean)), fill: "none", stroke: color, "stroke-width": 2, class: "mean" };
   svgElement(svg, "path", { ...line, "stroke-dasharray": dash });
   if (curve.x.length === 1) {
-    svgElement(svg, "circle", { cx: sx(curve.x[0]), cy: sy(curve.mean[0]), r: 3.5, fill: colour });
+    svgElement(svg, "circle", { cx: sx(curve.x[0]), cy: sy(curve.mean[0]), r: 3.5, fill: color });
   }
 }
 
@@ -123,7 +123,7 @@ function fillTip(tip, curves, x) {
     .sort((a, b) => b.curve.mean[b.i] - a.curve.mean[a.i]);
   for (const { curve, i } of rows) {
     const row = htmlElement(tip, "div", "");
-    htmlElement(row, "i", "").style.background = curve.arm.colour;
+    htmlElement(row, "i", "").style.background = curve.arm.color;
     const band = curve.low[i] === null ? "" : ` [${formatValue(curve.low[i])}, ${formatValue(curve.high[i])}]`;
     htmlElement(row, "span", `${curve.arm.label}: ${formatValue(curve.mean[i])}${band}, n = ${curve.n[i]}`);
   }
@@ -148,7 +148,7 @@ function addCursor(svg, tip, curves, size, sx, sy) {
     for (const curve of curves) {
       const i = curve.x.indexOf(x);
       if (i >= 0 && curve.mean[i] !== null) {
-        svgElement(layer, "circle", { cx: sx(x), cy: sy(curve.mean[i]), r: 4, fill: curve.arm.colour });
+        svgElement(layer, "circle", { cx: sx(x), cy: sy(curve.mean[i]), r: 4, fill: curve.arm.color });
       }
     }
     fillTip(tip, curves, x);

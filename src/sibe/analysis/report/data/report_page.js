@@ -65,7 +65,7 @@ function addArms() {
   data.arms.forEach((arm, i) => {
     const button = htmlElement(group, "button", "", { type: "button" });
     const swatch = svgElement(button, "svg", { width: 26, height: 8, "aria-hidden": "true" });
-    const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: arm.colour, "stroke-width": 3 };
+    const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: arm.color, "stroke-width": 3 };
     svgElement(swatch, "line", { ...line, "stroke-dasharray": arm.dash });
     button.append(arm.label);
     press(button, chosen.shown[i]);

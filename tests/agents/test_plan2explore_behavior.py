@@ -1,4 +1,4 @@
-"""Plan2Explore's ensemble and behaviour: returns, routing of gradients, what the bonus means."""
+"""Plan2Explore's ensemble and behavior: returns, routing of gradients, what the bonus means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from method_inputs import seeded
 from torch import Tensor
 
 from sibe.agents.plan2explore.agent import Plan2Explore
-from sibe.agents.plan2explore.behaviour import Actor
+from sibe.agents.plan2explore.behavior import Actor
 from sibe.agents.plan2explore.disagreement import Disagreement, disagreement
 from sibe.agents.plan2explore.imagination import Imagined, imagine, lambda_returns, path_weights
 from sibe.agents.plan2explore.networks import frozen
@@ -163,9 +163,9 @@ def test_imagined_steps_are_paid_and_discounted_where_they_lead(
 ) -> None:
     agent = make_agent()
     chunk, fed = chunk_with_an_end(agent.config), []
-    outlook = agent.behaviours["task"].outlook
+    outlook = agent.behaviors["task"].outlook
     monkeypatch.setattr(
-        agent.behaviours["task"], "outlook", lambda *args: fed.append(args) or outlook(*args)
+        agent.behaviors["task"], "outlook", lambda *args: fed.append(args) or outlook(*args)
     )
     agent.update(chunk)
     ((path, reward, discount, alive),) = fed
@@ -204,9 +204,9 @@ def test_each_loss_moves_exactly_its_parameters(mode: str) -> None:
     start = State(*(part.detach().flatten(0, 1) for part in out.observed.state))
     alive = torch.ones(len(start.deter))
     for name, prefix in (("task", ""), ("curious", "curious_")):
-        if name in agent.behaviours:
+        if name in agent.behaviors:
             before = snapshot(agent)
-            agent._update_behaviour(name, agent.behaviours[name], start, alive)
+            agent._update_behavior(name, agent.behaviors[name], start, alive)
             assert moved(agent, before) == {f"{prefix}actor", f"{prefix}value"}
     before = snapshot(agent)
     agent.update(chunk)
@@ -215,47 +215,47 @@ def test_each_loss_moves_exactly_its_parameters(mode: str) -> None:
 
 def test_actor_loss_leaves_no_gradient_on_model_ensemble_or_value() -> None:
     agent = make_agent()
-    behaviour, start = agent.behaviours["task"], start_states(agent)
-    with frozen(agent.model, behaviour.value):
+    behavior, start = agent.behaviors["task"], start_states(agent)
+    with frozen(agent.model, behavior.value):
         path = imagine(
-            agent.model.rssm, start, lambda x: behaviour.actor.act(x, agent.generator), 3, None
+            agent.model.rssm, start, lambda x: behavior.actor.act(x, agent.generator), 3, None
         )
         reward, bonus = agent._reward("task", path)
         discount = agent.model.discount(path.features[1:])
-        outlook = behaviour.outlook(path, reward, discount, torch.ones(5))
-        behaviour.actor_loss(outlook).backward()
+        outlook = behavior.outlook(path, reward, discount, torch.ones(5))
+        behavior.actor_loss(outlook).backward()
     assert not bonus.requires_grad and bonus.shape == (3, 5)
-    others = (agent.model, agent.ensemble, behaviour.value)
+    others = (agent.model, agent.ensemble, behavior.value)
     assert all(p.grad is None for network in others for p in network.parameters())
     assert all(p.requires_grad for network in others for p in network.parameters())
-    assert any(p.grad is not None and p.grad.any() for p in behaviour.actor.parameters())
+    assert any(p.grad is not None and p.grad.any() for p in behavior.actor.parameters())
 
 
 def test_value_regresses_on_the_return_and_the_ends_of_episodes_weigh_nothing() -> None:
     agent = make_agent()
-    behaviour, start = agent.behaviours["task"], start_states(agent)
+    behavior, start = agent.behaviors["task"], start_states(agent)
     path = imagine(agent.model.rssm, start, lambda x: torch.zeros(5, ACTIONS), 3, seeded())
     path = Imagined(path.features.detach(), path.action)
     alive = torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0])
-    outlook = behaviour.outlook(path, torch.ones(3, 5), torch.full((3, 5), 0.9), alive)
+    outlook = behavior.outlook(path, torch.ones(3, 5), torch.full((3, 5), 0.9), alive)
     assert not outlook.weight[:, 1].any()
     torch.testing.assert_close(outlook.weight[:, 0], torch.tensor([1.0, 0.9, 0.81]))
-    value = behaviour.value(path.features[:-1]).squeeze(-1).tolist()
+    value = behavior.value(path.features[:-1]).squeeze(-1).tolist()
     weight, returns = outlook.weight.tolist(), outlook.returns.tolist()
     expected = sum(
         weight[t][n] * 0.5 * (value[t][n] - returns[t][n]) ** 2 for t in range(3) for n in range(5)
     )
-    assert behaviour.value_loss(path, outlook).item() == pytest.approx(expected / 15, rel=1e-4)
+    assert behavior.value_loss(path, outlook).item() == pytest.approx(expected / 15, rel=1e-4)
 
 
-def test_behaviour_learns_what_its_reward_asks_for() -> None:
+def test_behavior_learns_what_its_reward_asks_for() -> None:
     """With a reward head that pays for the first action's effect, the actor finds that action."""
     agent = make_agent(actor_lr=1e-2, value_lr=1e-2, intrinsic=0.0, deterministic=8)
-    behaviour, start = agent.behaviours["task"], start_states(agent, 16)
+    behavior, start = agent.behaviors["task"], start_states(agent, 16)
     direction = torch.randn(agent.model.rssm.features, generator=seeded(9))
     agent.model.reward = lambda features: features @ direction  # type: ignore[method-assign]
     paid = [
-        float(agent._update_behaviour("task", behaviour, start, torch.ones(16))["imagined_reward"])
+        float(agent._update_behavior("task", behavior, start, torch.ones(16))["imagined_reward"])
         for _ in range(60)
     ]
     assert sum(paid[-10:]) / 10 > sum(paid[:10]) / 10 + 0.1
@@ -359,8 +359,8 @@ def test_zero_shot_keeps_task_and_curiosity_apart() -> None:
     curious, bonus = agent._reward("curious", path)
     torch.testing.assert_close(curious, agent.ensemble.bonus(path.features[:-1], path.action))
     torch.testing.assert_close(curious, bonus)
-    assert agent.actor(True) is agent.behaviours["curious"].actor
-    assert agent.actor(False) is agent.behaviours["task"].actor
+    assert agent.actor(True) is agent.behaviors["curious"].actor
+    assert agent.actor(False) is agent.behaviors["task"].actor
 
 
 @pytest.mark.parametrize("mode", ["combination", "zero_shot"])

@@ -1,4 +1,4 @@
-"""Do two spaces agree on who is near whom? The share of nearest neighbours they have in common."""
+"""Do two spaces agree on who is near whom? The share of nearest neighbors they have in common."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nearest(points: Floats, k: int) -> Indices:
 
 
 def overlap(first: Indices, second: Indices) -> Floats:
-    """Return the share of each point's neighbours ``[N, k]`` that both spaces name: ``[N]``."""
+    """Return the share of each point's neighbors ``[N, k]`` that both spaces name: ``[N]``."""
     shared = (first[:, :, None] == second[:, None, :]).any(axis=2)
     share: Floats = shared.mean(axis=1)
     return share

@@ -52,7 +52,7 @@ class Actor(nn.Module):
 
 
 class Outlook(NamedTuple):
-    """What imagined trajectories are worth to one behaviour."""
+    """What imagined trajectories are worth to one behavior."""
 
     returns: Tensor
     """λ-returns ``[H, N]``; carry gradient to the actions"""
@@ -60,8 +60,8 @@ class Outlook(NamedTuple):
     """of each imagined state, ``[H, N]``, detached"""
 
 
-class Behaviour:
-    """Actor and value with their optimisers."""
+class Behavior:
+    """Actor and value with their optimizers."""
 
     def __init__(
         self,

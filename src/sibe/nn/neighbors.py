@@ -1,6 +1,6 @@
-"""Distances to the nearest neighbours in a set of points: how far a state is from those known.
+"""Distances to the nearest neighbors in a set of points: how far a state is from those known.
 
-Neighbours are *found* with one matrix product, twenty times faster than subtracting every pair,
+Neighbors are *found* with one matrix product, twenty times faster than subtracting every pair,
 and then *measured* by subtraction: the product alone gives points that coincide a distance of
 about 1e-3 in single precision.
 """
@@ -19,7 +19,7 @@ def nearest_distances(query: Tensor, points: Tensor, k: int, known: Tensor | Non
     Args:
         query: ``[N, D]``.
         points: ``[M, D]`` with M ≥ k.
-        k: how many neighbours.
+        k: how many neighbors.
         known: bool ``[M]``: which points count (default: all). Where there are fewer than k, the
             missing distances are infinite.
     """
