@@ -12,7 +12,7 @@ import torch
 
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME
 from sibe.replay.episodes import Episode
-from sibe.training.evaluation import Episode as Played
+from sibe.training.evaluation import EvalEpisode as Played
 
 FRAME = (4, 5, 2)  # two channels: nothing may count on three
 LENGTH, REPEAT = 3, 2  # agent steps of an episode; env steps of an agent step

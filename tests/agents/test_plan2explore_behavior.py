@@ -12,8 +12,8 @@ from method_inputs import seeded
 from torch import Tensor
 
 from sibe.agents.plan2explore.agent import Plan2Explore
-from sibe.agents.plan2explore.behavior import Actor
-from sibe.agents.plan2explore.disagreement import Disagreement, disagreement
+from sibe.agents.plan2explore.behavior import LatentActor
+from sibe.agents.plan2explore.disagreement import EnsembleDisagreement, disagreement
 from sibe.agents.plan2explore.imagination import Imagined, imagine, lambda_returns, path_weights
 from sibe.agents.plan2explore.networks import frozen
 from sibe.agents.plan2explore.rssm import State
@@ -107,7 +107,7 @@ def test_imagination_has_its_shapes_and_follows_the_model() -> None:
 
 
 def test_the_actor_starts_broad_and_stays_bounded() -> None:
-    actor = Actor(6, ACTIONS, 8, generator=seeded())
+    actor = LatentActor(6, ACTIONS, 8, generator=seeded())
     mean, std = actor(torch.zeros(3, 6))
     torch.testing.assert_close(std, torch.full_like(std, 5.0), rtol=1e-3, atol=1e-3)
     mean, std = actor(1e6 * torch.randn(100, 6, generator=seeded(1)))
@@ -275,7 +275,7 @@ def test_the_bonus_scales_and_carries_no_gradient() -> None:
     features = torch.randn(4, 6, generator=seeded(1)).requires_grad_()
     action = torch.randn(4, ACTIONS, generator=seeded(2)).requires_grad_()
     one, ten = (
-        Disagreement(
+        EnsembleDisagreement(
             make_config(disagreement_scale=scale).method_config, 6, ACTIONS, 3, generator=seeded()
         ).bonus(features, action)
         for scale in (1.0, 10.0)
@@ -285,7 +285,7 @@ def test_the_bonus_scales_and_carries_no_gradient() -> None:
 
 
 def test_each_member_gets_a_resample_of_its_own() -> None:
-    model = Disagreement(make_config().method_config, 6, ACTIONS, 3, generator=seeded())
+    model = EnsembleDisagreement(make_config().method_config, 6, ACTIONS, 3, generator=seeded())
     features, action = torch.randn(40, 6), torch.randn(40, ACTIONS)
     target = torch.randn(40, 3)
     loss = model.loss(features, action, target, seeded(4))
@@ -300,7 +300,9 @@ def test_each_member_gets_a_resample_of_its_own() -> None:
 
 def test_disagreement_falls_on_what_is_repeated_and_stays_on_what_is_new() -> None:
     g = seeded(5)
-    model = Disagreement(make_config(ensemble_hidden=64).method_config, 6, ACTIONS, 8, generator=g)
+    model = EnsembleDisagreement(
+        make_config(ensemble_hidden=64).method_config, 6, ACTIONS, 8, generator=g
+    )
     seen = torch.randn(128, 6, generator=g) + 2.0
     new = torch.randn(128, 6, generator=g) - 2.0
     action = torch.rand(128, ACTIONS, generator=g) * 2 - 1

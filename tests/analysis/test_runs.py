@@ -1,4 +1,4 @@
-"""Reading run directories, sorting them into arms, and the scores and curves they give."""
+"""Reading run directories, sorting them into variants, and the scores and curves they give."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sibe.analysis.comparison import load_study
 from sibe.analysis.runs import read_runs
 from sibe.analysis.scores import last_common_step, score_at
 from sibe.analysis.series import metric_series, return_series
-from sibe.analysis.variants import assign_arms
+from sibe.analysis.variants import assign_variants
 from sibe.errors import UserError
 
 TASK = "walker_walk"
@@ -111,7 +111,7 @@ def test_no_runs(tmp_path: Path) -> None:
         read_runs([tmp_path / "nowhere"])
 
 
-def test_arms_are_what_may_be_averaged(tmp_path: Path) -> None:
+def test_variants_are_what_may_be_averaged(tmp_path: Path) -> None:
     small(tmp_path / "1")
     small(tmp_path / "2", seed=2, env__size=84)  # the preset's own value is no change
     small(tmp_path / "3", method_config__alpha=0.0)
@@ -122,8 +122,8 @@ def test_arms_are_what_may_be_averaged(tmp_path: Path) -> None:
     small(tmp_path / "8", method="none")
     small(tmp_path / "9", method="proto")
     runs, _ = read_runs([tmp_path])
-    arms, arm_of = assign_arms(runs)
-    assert [(arm.label, arm.kind) for arm in arms] == [
+    variants, variant_of = assign_variants(runs)
+    assert [(variant.label, variant.kind) for variant in variants] == [
         ("SIBE", "method"),
         ("Proto-RL", "method"),
         ("SAC", "method"),
@@ -133,20 +133,20 @@ def test_arms_are_what_may_be_averaged(tmp_path: Path) -> None:
         ("SIBE, L = 3", "chunk"),
         ("SIBE, sac.lr = 0.01", "other"),
     ]
-    by_name = {run.name.rsplit("/", 1)[-1]: arm_of[run.name].label for run in runs}
+    by_name = {run.name.rsplit("/", 1)[-1]: variant_of[run.name].label for run in runs}
     assert by_name["1"] == by_name["2"] == "SIBE"
-    assert len({(arm.color, arm.dash) for arm in arms}) == len(arms)
+    assert len({(variant.color, variant.dash) for variant in variants}) == len(variants)
 
 
-def test_presets_and_unknown_fields_split_arms(tmp_path: Path) -> None:
+def test_presets_and_unknown_fields_split_variants(tmp_path: Path) -> None:
     small(tmp_path / "1")
     small(tmp_path / "2", preset="cpu")
     # Of a method that this version does not know, only disagreement is a difference.
     for seed, hidden in ((1, 1024), (2, 1024), (3, 64)):
         small(tmp_path / f"p{seed}", seed=seed, method="later", method_config__hidden=hidden)
-    arms = load_study([tmp_path]).arms
-    assert arms[0].color == arms[1].color and arms[0].dash != arms[1].dash
-    assert [arm.label for arm in arms] == [
+    variants = load_study([tmp_path]).variants
+    assert variants[0].color == variants[1].color and variants[0].dash != variants[1].dash
+    assert [variant.label for variant in variants] == [
         "SIBE (cpu)",
         "SIBE (paper)",
         "later, hidden = 1024 (paper)",
@@ -162,19 +162,19 @@ def test_a_field_that_did_not_exist_yet_was_off(tmp_path: Path) -> None:
         if steps is not None:
             config["sac"]["n_step"] = steps
         write_run(tmp_path / str(seed), config, env_steps=20_000)
-    _, arm_of = assign_arms(read_runs([tmp_path])[0])
-    labels = [arm_of[f"{tmp_path.name}/{seed}"].label for seed in (1, 2, 3)]
+    _, variant_of = assign_variants(read_runs([tmp_path])[0])
+    labels = [variant_of[f"{tmp_path.name}/{seed}"].label for seed in (1, 2, 3)]
     assert labels == ["SIBE, sac.n_step = 1"] * 2 + ["SIBE"]
 
 
-def test_the_schedule_of_learning_splits_arms_and_that_of_evaluation_does_not(
+def test_the_schedule_of_learning_splits_variants_and_that_of_evaluation_does_not(
     tmp_path: Path,
 ) -> None:
     small(tmp_path / "1")
     small(tmp_path / "2", seed=2, schedule__eval_every=5000, schedule__env_steps=70_000)
     small(tmp_path / "4", seed=4, schedule__track="wandb")
     small(tmp_path / "3", seed=3, schedule__replay_capacity=1000)
-    labels = [arm.label for arm in load_study([tmp_path]).arms]
+    labels = [variant.label for variant in load_study([tmp_path]).variants]
     assert labels == ["SIBE", "SIBE, schedule.replay_capacity = 1000"]
 
 
@@ -186,18 +186,18 @@ def test_the_clip_bank_counts_where_runs_disagree_on_it(tmp_path: Path) -> None:
     write("1", 1, "/here/bank")
     write("2", 2, "/there/bank")
     write("3", 1, "/here/bank", method_config__intrinsic=0.0)
-    arms = [(arm.label, arm.kind) for arm in load_study([tmp_path]).arms]
-    assert arms == [("SIBE", "method"), ("non-reward SIBE", "component")]
+    variants = [(variant.label, variant.kind) for variant in load_study([tmp_path]).variants]
+    assert variants == [("SIBE", "method"), ("non-reward SIBE", "component")]
     write("4", 3, "/here/other")
-    labels = {arm.label for arm in load_study([tmp_path]).arms}
+    labels = {variant.label for variant in load_study([tmp_path]).variants}
     assert {"SIBE, env.clips = bank", "SIBE, env.clips = other"} <= labels
 
 
-def test_every_arm_looks_different(tmp_path: Path) -> None:
+def test_every_variant_looks_different(tmp_path: Path) -> None:
     for number in range(70):
         small(tmp_path / str(number), env_steps=10_000, sac__lr=number / 100)
-    arms = load_study([tmp_path]).arms
-    assert len({(arm.color, arm.dash) for arm in arms}) == len(arms) == 70
+    variants = load_study([tmp_path]).variants
+    assert len({(variant.color, variant.dash) for variant in variants}) == len(variants) == 70
 
 
 def test_of_two_copies_the_longer_counts(tmp_path: Path) -> None:

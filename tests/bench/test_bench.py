@@ -30,7 +30,7 @@ from sibe.bench.workloads import (
     ACTION_DIM,
     bench_config,
     make_agent,
-    make_usual,
+    make_reference,
     our_replay,
     period,
     plain_batch,
@@ -125,11 +125,11 @@ def test_the_encoder_of_the_paper() -> None:
 # ---------------------------------------------------------------- the reference
 
 
-def same_weights(agent: SAC, usual: SeparateSAC) -> None:
+def same_weights(agent: SAC, reference: SeparateSAC) -> None:
     """Give the usual learner the weights of ours."""
     for ours, plain in (
-        (agent.encoder, usual.encoder),
-        (agent.target_encoder, usual.target_encoder),
+        (agent.encoder, reference.encoder),
+        (agent.target_encoder, reference.target_encoder),
     ):
         flat = "place.weight" if agent.config.encoder.fusion == "late" else "project.weight"
         tensors = dict(ours.named_parameters())
@@ -138,13 +138,13 @@ def same_weights(agent: SAC, usual: SeparateSAC) -> None:
         wide = tensors[flat].reshape(-1, height, height, agent.config.encoder.filters)
         tensors[flat] = wide.permute(0, 3, 1, 2).flatten(1)
         copy(list(tensors.values()), list(plain.parameters()))
-    pairs = [(agent.actor, usual.actor), (agent.critic, usual.critic)]
-    pairs.append((agent.target_critic, usual.target_critic))
-    if usual.method is not None:
+    pairs = [(agent.actor, reference.actor), (agent.critic, reference.critic)]
+    pairs.append((agent.target_critic, reference.target_critic))
+    if reference.method is not None:
         names = ("stochastic_encoder", "target_stochastic_encoder", "transition", "projection")
         for name in (*names, "prediction", "target_prediction"):
-            pairs.append((getattr(agent.method.bottleneck, name), getattr(usual.method, name)))
-        copy([agent.method.bottleneck.bilinear.weight], [usual.method.bilinear])
+            pairs.append((getattr(agent.method.bottleneck, name), getattr(reference.method, name)))
+        copy([agent.method.bottleneck.bilinear.weight], [reference.method.bilinear])
     for ours, plain in pairs:
         copy(list(ours.parameters()), list(plain.parameters()))
 
@@ -158,15 +158,15 @@ def copy(source: list[torch.Tensor], target: list[torch.Tensor]) -> None:
 
 def both_learners(config: RunConfig) -> tuple[SAC, SeparateSAC, Chunk]:
     """An agent that has learned a little, its likeness, and a chunk; equal noise from here on."""
-    agent, usual, chunk = make_agent(config), make_usual(config), make_chunk(config)
+    agent, reference, chunk = make_agent(config), make_reference(config), make_chunk(config)
     for _ in range(3):
         agent.update(chunk)
-    same_weights(agent, usual)
+    same_weights(agent, reference)
     with torch.no_grad():
-        usual.log_temperature.copy_(agent.log_temperature)
-    usual.generator.set_state(agent.generator.get_state())
-    usual.updates = agent.updates
-    return agent, usual, chunk
+        reference.log_temperature.copy_(agent.log_temperature)
+    reference.generator.set_state(agent.generator.get_state())
+    reference.updates = agent.updates
+    return agent, reference, chunk
 
 
 @pytest.mark.parametrize(("center", "n_step"), [(False, 1), (True, 1), (True, 3)])
@@ -182,14 +182,14 @@ def test_the_reference_computes_our_losses(
     config = with_sac(config, reward_scale=0.1)
     config = replace(config, encoder=replace(config.encoder, center=center))
     config = late(config) if fusion == "late" else config
-    agent, usual, chunk = both_learners(config)
+    agent, reference, chunk = both_learners(config)
     batch = plain_batch(chunk)
     with torch.no_grad():
         loss, bonus = torch.zeros(()), torch.zeros_like(chunk.reward[: config.sac.chunk])
         if method == "sibe":
-            loss, surprise = usual.method_loss(batch)
+            loss, surprise = reference.method_loss(batch)
             bonus = config.method_config.intrinsic * surprise
-        critic = usual.critic_loss(batch, bonus)
+        critic = reference.critic_loss(batch, bonus)
     metrics = agent.update(chunk)
     # Sums in another order, and the usual guard of 1e-6 in log(1 - tanh²).
     torch.testing.assert_close(metrics["method_loss"], loss, rtol=1e-4, atol=1e-6)
@@ -197,22 +197,22 @@ def test_the_reference_computes_our_losses(
 
 
 def test_the_reference_learns_everything() -> None:
-    usual, batch = make_usual(DEBUG), plain_batch(make_chunk(DEBUG))
-    networks = {name: m for name, m in vars(usual).items() if isinstance(m, torch.nn.Module)}
+    reference, batch = make_reference(DEBUG), plain_batch(make_chunk(DEBUG))
+    networks = {name: m for name, m in vars(reference).items() if isinstance(m, torch.nn.Module)}
     before = {name: [p.clone() for p in m.parameters()] for name, m in networks.items()}
-    start = usual.log_temperature.item()
+    start = reference.log_temperature.item()
     for _ in range(2):
-        usual.update(batch)
+        reference.update(batch)
     for name, module in networks.items():
         for old, new in zip(before[name], module.parameters(), strict=True):
             assert torch.isfinite(new).all()
             assert not torch.equal(old, new), name
-    assert usual.log_temperature.item() != start
+    assert reference.log_temperature.item() != start
 
 
 def test_reference_actions_are_in_range() -> None:
     size = DEBUG.env.size
-    action = make_usual(DEBUG).act(np.zeros((9, size, size), np.uint8))
+    action = make_reference(DEBUG).act(np.zeros((9, size, size), np.uint8))
     assert action.shape == (ACTION_DIM,)
     assert (abs(action) <= 1).all()
 
@@ -257,7 +257,7 @@ def test_bytes_per_transition(preset: str) -> None:
     # 1000 control steps at a repeat of 8: 126 frames for 125 transitions.
     ours = (3 * (size + 2 * pad) ** 2 + scalars) * 126 / 125
     assert data.replay_bytes(config) == pytest.approx(ours, rel=1e-6)
-    assert data.usual_replay_bytes(config) == 6 * frame + scalars + 1
+    assert data.reference_replay_bytes(config) == 6 * frame + scalars + 1
 
 
 def test_bytes_are_those_of_a_real_replay() -> None:
@@ -319,19 +319,26 @@ def test_interleave_takes_turns_and_repeats_short_work() -> None:
 
     works: dict[str, Any] = {
         "ours": Timed(Fake("ours", 0.1), "", 2),  # type: ignore[arg-type]
-        "usual": Timed(Fake("usual", 9.0), "", 2),  # type: ignore[arg-type]
+        "reference": Timed(Fake("reference", 9.0), "", 2),  # type: ignore[arg-type]
     }
     times = interleave(works, 3, 1.0)
-    assert times == {"ours": [0.05] * 3, "usual": [4.5] * 3}
-    measured = [("ours", 10), ("usual", 1), ("usual", 1), ("ours", 10), ("ours", 10), ("usual", 1)]
+    assert times == {"ours": [0.05] * 3, "reference": [4.5] * 3}
+    measured = [
+        ("ours", 10),
+        ("reference", 1),
+        ("reference", 1),
+        ("ours", 10),
+        ("ours", 10),
+        ("reference", 1),
+    ]
     assert calls[-6:] == measured
 
 
 def test_a_row_takes_the_median_of_the_ratios() -> None:
-    row = timed_row("x", {"ours": [1.0, 2.0, 10.0], "usual": [4.0, 6.0, 10.0]}, limit=1.0)
-    assert (row.ours, row.usual, row.ratio, row.of_limit) == (2.0, 6.0, 3.0, 0.5)
+    row = timed_row("x", {"ours": [1.0, 2.0, 10.0], "reference": [4.0, 6.0, 10.0]}, limit=1.0)
+    assert (row.ours, row.reference, row.ratio, row.of_limit) == (2.0, 6.0, 3.0, 0.5)
     row = timed_row("x", {"ours": [1.0, 2.0, 10.0], "limit": [0.5, 1.5, 2.0]})  # in turns
-    assert (row.limit, row.of_limit, row.usual) == (1.5, 0.5, None)
+    assert (row.limit, row.of_limit, row.reference) == (1.5, 0.5, None)
 
 
 def test_the_machine_is_the_best_that_was_seen(bench: Bench) -> None:
@@ -377,27 +384,29 @@ def bench() -> Bench:
     return Bench(QUICK, machine, HereSide(), HereSide())  # type: ignore[arg-type]
 
 
-def check_section(section: Section, rows: int, goals: int, *, usual: bool | None = None) -> None:
+def check_section(
+    section: Section, rows: int, goals: int, *, reference: bool | None = None
+) -> None:
     json.dumps(section.to_json())
     assert len(section.rows) == rows and len(section.goals) == goals
     for row in section.rows:
         assert row.ours > 0
-        if usual is not None:
-            assert (row.usual is not None) == usual == (row.ratio is not None)
+        if reference is not None:
+            assert (row.reference is not None) == reference == (row.ratio is not None)
 
 
 def test_update_section(bench: Bench) -> None:
     section = learner.update(bench)
-    check_section(section, 2, 3, usual=True)
+    check_section(section, 2, 3, reference=True)
     for row in section.rows:
-        assert len(row.samples["ours"]) == len(row.samples["usual"]) == QUICK.pairs
+        assert len(row.samples["ours"]) == len(row.samples["reference"]) == QUICK.pairs
         limits = np.divide(row.samples["limit"], row.samples["ours"])
         assert len(limits) == QUICK.pairs and row.of_limit == pytest.approx(np.median(limits))
 
 
 def test_size_section(bench: Bench) -> None:
     section = learner.size(bench)
-    check_section(section, 4, 2, usual=False)
+    check_section(section, 4, 2, reference=False)
     smallest, largest = (row.limit for row in section.rows[:2])
     assert smallest is not None and largest is not None
     assert 1.9 < largest / smallest < 2.1  # B 4 and 8; only the pairs of InfoNCE grow faster
@@ -405,18 +414,18 @@ def test_size_section(bench: Bench) -> None:
 
 def test_data_sections(bench: Bench) -> None:
     check_section(data.sampling(bench), 3, 2)
-    check_section(data.memory(bench), 1, 1, usual=True)
+    check_section(data.memory(bench), 1, 1, reference=True)
     saved = data.checkpoint(bench)
-    check_section(saved, 2, 0, usual=True)
+    check_section(saved, 2, 0, reference=True)
     # Six frames against one.
-    assert saved.rows[1].usual is not None and saved.rows[1].usual > 2 * saved.rows[1].ours
+    assert saved.rows[1].reference is not None and saved.rows[1].reference > 2 * saved.rows[1].ours
 
 
 def test_environment_section(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert running.PAPER_BACKGROUNDS == ("clean", "noise", "video")
     # The section below trains with noise.
     monkeypatch.setattr(running, "PAPER_BACKGROUNDS", ("clean", "video"))
-    check_section(running.environment(bench), 2, 0, usual=True)
+    check_section(running.environment(bench), 2, 0, reference=True)
 
 
 def test_training_section_splits_a_run_into_all_its_parts(
@@ -471,7 +480,7 @@ def test_the_json_says_where_and_what(result: tuple[Path, str]) -> None:
     assert values["machine"]["threads"] == 1
     assert {"cpu", "versions", "git"} <= set(values["machine"])
     (row,) = values["sections"]["memory"]["rows"]
-    assert row["ratio"] == pytest.approx(row["usual"] / row["ours"])
+    assert row["ratio"] == pytest.approx(row["reference"] / row["ours"])
     (goal,) = values["sections"]["memory"]["goals"]
     assert goal["met"] == (goal["value"] <= goal["bound"])
 
@@ -530,5 +539,5 @@ def test_too_little_memory_is_told_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_errors_of_a_side_come_back() -> None:
-    with Side(threads=1, usual=True) as side, pytest.raises(UserError, match="too small"):
+    with Side(threads=1, reference=True) as side, pytest.raises(UserError, match="too small"):
         side.prepare("x", our_replay, replace(DEBUG, env=replace(DEBUG.env, stack=0)), 10)

@@ -85,7 +85,7 @@ def test_methods_switch_on_and_off(visit: Visit) -> None:
     page = visit.page
     walker = page.locator("#panels .panel", has_text="walker_walk")
     expect(walker.locator("path.mean")).to_have_count(3)
-    button = page.locator("#arms").get_by_role("button", name="DB", exact=True)
+    button = page.locator("#variants").get_by_role("button", name="DB", exact=True)
     expect(button).to_have_attribute("aria-pressed", "true")
     button.click()
     expect(button).to_have_attribute("aria-pressed", "false")
@@ -94,7 +94,7 @@ def test_methods_switch_on_and_off(visit: Visit) -> None:
     button.press("Enter")
     expect(walker.locator("path.mean")).to_have_count(3)
     # The paper's ablations are there, but off at first.
-    ablation = page.locator("#arms").get_by_role("button", name="non-reward SIBE")
+    ablation = page.locator("#variants").get_by_role("button", name="non-reward SIBE")
     expect(ablation).to_have_attribute("aria-pressed", "false")
     sparse = page.locator("#panels .panel", has_text="cartpole_swingup_sparse")
     expect(sparse).to_contain_text("No method is switched on")
@@ -147,7 +147,7 @@ def test_setting_measure_task_and_seeds(visit: Visit) -> None:
     expect(paths).to_have_count(count + 9)
     page.get_by_role("button", name="KL (nats), in training").click()
     expect(page.locator("#panels path.mean")).to_have_count(1)
-    expect(page.locator("#arms button", has_text="DB")).to_be_hidden()
+    expect(page.locator("#variants button", has_text="DB")).to_be_hidden()
 
 
 def test_dark_and_light(browser: Browser, page_url: str) -> None:

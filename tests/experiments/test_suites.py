@@ -19,7 +19,7 @@ from sibe.cli import main as cli
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.experiments.catalogue import describe_suite, describe_suites
-from sibe.experiments.estimate import Speed, Stopwatch, measure_speed, run_seconds
+from sibe.experiments.estimate import Speed, SpeedMeter, measure_speed, run_seconds
 from sibe.experiments.plan import (
     PlannedRun,
     as_stored,
@@ -31,7 +31,7 @@ from sibe.experiments.plan import (
 )
 from sibe.experiments.request import Overrides, Slice, select
 from sibe.experiments.status import describe, run_status
-from sibe.experiments.suites import SUITES, Suite, Variant, find_suite
+from sibe.experiments.suites import SUITES, MethodVariant, Suite, find_suite
 from sibe.storage import checkpoint
 from sibe.storage.run_directory import RunDirectory, first_difference
 
@@ -194,7 +194,7 @@ def unknown_method(monkeypatch: pytest.MonkeyPatch) -> Suite:
     suite = replace(
         SUITES["smoke"],
         name="other",
-        variants=(Variant("nosuch", "nosuch"), Variant("sibe", "sibe")),
+        variants=(MethodVariant("nosuch", "nosuch"), MethodVariant("sibe", "sibe")),
     )
     monkeypatch.setitem(SUITES, "other", suite)
     return suite
@@ -261,12 +261,12 @@ def test_what_costs_the_same_is_measured_once_per_call() -> None:
         return Speed(2.0, 0.0)
 
     suites = [SUITES[f"paper-{name}"] for name in ("standard", "noise", "video")]
-    text = describe_suites(suites, NOTHING, Stopwatch(measure))
+    text = describe_suites(suites, NOTHING, SpeedMeter(measure))
     assert [config.method for config in measured] == ["sibe", "plan2explore"]
     # 16 674 525 updates of 2 s are 385 days and 23 hours
     assert text.count("16674525") == text.count("385d23h") == 3
-    assert describe_suites(suites, NOTHING, Stopwatch(measure), jobs=10).count("38d14h") == 3
-    detail = describe_suite(SUITES["smoke"], SUITES["smoke"].runs(), NOTHING, Stopwatch(measure))
+    assert describe_suites(suites, NOTHING, SpeedMeter(measure), jobs=10).count("38d14h") == 3
+    detail = describe_suite(SUITES["smoke"], SUITES["smoke"].runs(), NOTHING, SpeedMeter(measure))
     assert "8 runs, 408 updates, time 13m36s" in detail
 
 

@@ -41,7 +41,7 @@ from sibe.ladder.rungs import RUNGS, climb, make_ladder
 from sibe.ladder.stand_in import StateEncoder, replace_encoder
 from sibe.ladder.state_env import make_state_env, task_quantities, task_vector
 from sibe.ladder.supervised import train_supervised
-from sibe.ladder.table import Row, as_csv, as_text
+from sibe.ladder.table import RungResult, as_csv, as_text
 from sibe.ladder.vector_replay import VectorReplay
 from sibe.logs.csv_log import read_csv
 from sibe.replay.replay import Replay
@@ -419,10 +419,13 @@ def test_quantities_have_names() -> None:
 
 
 def test_the_table_shows_what_there_is() -> None:
-    rows = [Row("state", "return", "", "", 1000, 12.34), Row("agent", "return", "", "", 2000, 5.0)]
+    rows = [
+        RungResult("state", "return", "", "", 1000, 12.34),
+        RungResult("agent", "return", "", "", 2000, 5.0),
+    ]
     text = as_text(rows)
     assert text.splitlines()[1].split() == ["state", "12.3", "-"]
-    many = [Row("alone", "R2", "c", f"q{i}", 0, float("nan")) for i in range(20)]
+    many = [RungResult("alone", "R2", "c", f"q{i}", 0, float("nan")) for i in range(20)]
     assert "and 11 more quantities" in as_text(many)
     assert as_csv(rows).splitlines()[1] == "state,return,,,1000,12.34"
 

@@ -8,7 +8,7 @@ import pytest
 from sibe.logs.csv_log import TRAIN_COLUMNS
 from sibe.logs.sink import Row
 from sibe.storage.run_files import RunFiles
-from sibe.training.evaluation import Episode
+from sibe.training.evaluation import EvalEpisode
 from sibe.training.recorder import Recorder
 
 ROW = {name: 1.0 for name in TRAIN_COLUMNS} | {"frame": 1000}
@@ -46,7 +46,7 @@ def record(recorder: Recorder) -> None:
     recorder.open([], env_step=0)
     recorder.tick(1000, 125, 100)
     recorder.episode(ROW)
-    recorder.evaluation(COUNTS, [Episode(7, 10.0, 1000), Episode(8, 14.0, 900)])
+    recorder.evaluation(COUNTS, [EvalEpisode(7, 10.0, 1000), EvalEpisode(8, 14.0, 900)])
     recorder.positions()
     recorder.close()
 

@@ -1,4 +1,4 @@
-"""A study: the runs of a report, sorted into arms, settings and tasks."""
+"""A study: the runs of a report, sorted into variants, settings and tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sibe.analysis.runs import LeftOut, Run, read_runs
-from sibe.analysis.variants import Arm, assign_arms
+from sibe.analysis.variants import Variant, assign_variants
 from sibe.envs.tasks import BACKGROUNDS, PAPER_TASKS
 
 _SETTINGS = {
@@ -29,9 +29,9 @@ class Study:
 
     runs: list[Run]
     left_out: list[LeftOut]
-    arms: list[Arm]
+    variants: list[Variant]
     """in the order in which they are shown"""
-    arm_of: dict[str, Arm]
+    variant_of: dict[str, Variant]
     """by a run's name"""
 
     @property
@@ -39,23 +39,26 @@ class Study:
         """The settings that occur, in the paper's order."""
         return _ordered({run.background for run in self.runs}, BACKGROUNDS)
 
-    def tasks(self, background: str | None = None, arms: Iterable[Arm] | None = None) -> list[str]:
-        """Return the tasks that occur (in a setting, for some arms), the paper's first."""
-        keys = None if arms is None else {arm.key for arm in arms}
+    def tasks(
+        self, background: str | None = None, variants: Iterable[Variant] | None = None
+    ) -> list[str]:
+        """Return the tasks that occur (in a setting, for some variants), the paper's first."""
+        keys = None if variants is None else {variant.key for variant in variants}
         found = {
             run.task
             for run in self.runs
             if (background is None or run.background == background)
-            and (keys is None or self.arm_of[run.name].key in keys)
+            and (keys is None or self.variant_of[run.name].key in keys)
         }
         return _ordered(found, PAPER_TASKS)
 
-    def select(self, arm: Arm, background: str, task: str) -> list[Run]:
+    def select(self, variant: Variant, background: str, task: str) -> list[Run]:
         """Return the runs of one curve, by seed."""
         runs = [
             run
             for run in self.runs
-            if (run.background, run.task) == (background, task) and self.arm_of[run.name] == arm
+            if (run.background, run.task) == (background, task)
+            and self.variant_of[run.name] == variant
         ]
         return sorted(runs, key=lambda run: run.seed)
 
@@ -63,10 +66,10 @@ class Study:
 def load_study(roots: Sequence[Path]) -> Study:
     """Read all runs below ``roots``; of two with the same config and seed the longer is kept."""
     found, left_out = read_runs(roots)
-    _, arm_of = assign_arms(found)
+    _, variant_of = assign_variants(found)
     kept: dict[tuple[str, str, str, int], Run] = {}
     for run in found:
-        place = (arm_of[run.name].key, run.background, run.task, run.seed)
+        place = (variant_of[run.name].key, run.background, run.task, run.seed)
         other = kept.get(place)
         if other is None or run.reached > other.reached:
             kept[place] = run
@@ -74,8 +77,8 @@ def load_study(roots: Sequence[Path]) -> Study:
         if other is not None and other is not run:
             left_out.append(LeftOut(run.name, f"the same run as {other.name}, which went as far"))
     runs = sorted(kept.values(), key=lambda run: run.name)
-    arms, arm_of = assign_arms(runs)
-    return Study(runs, left_out, arms, arm_of)
+    variants, variant_of = assign_variants(runs)
+    return Study(runs, left_out, variants, variant_of)
 
 
 def _ordered(found: set[str], first: Sequence[str]) -> list[str]:

@@ -10,14 +10,14 @@ import numpy as np
 from sibe.analysis.comparison import Study
 from sibe.analysis.runs import Run
 from sibe.analysis.statistics import mean_and_se
-from sibe.analysis.variants import Arm
+from sibe.analysis.variants import Variant
 from sibe.errors import UserError
 
 
 class Cell(NamedTuple):
-    """One arm in one setting and task."""
+    """One variant in one setting and task."""
 
-    arm: Arm
+    variant: Variant
     background: str
     task: str
     runs: list[Run]
@@ -65,7 +65,7 @@ def last_common_step(runs: Sequence[Run]) -> tuple[int, int]:
 
 
 def cells_at(study: Study, env_step: int) -> list[Cell]:
-    """Return every arm, setting and task with at least one score at ``env_step``.
+    """Return every variant, setting and task with at least one score at ``env_step``.
 
     Raises:
         UserError: if no run has an evaluation there.
@@ -73,13 +73,13 @@ def cells_at(study: Study, env_step: int) -> list[Cell]:
     cells = []
     for background in study.backgrounds:
         for task in study.tasks(background):
-            for arm in study.arms:
-                runs = study.select(arm, background, task)
+            for variant in study.variants:
+                runs = study.select(variant, background, task)
                 scored = [(run, score_at(run, env_step)) for run in runs]
                 known = [(run, score) for run, score in scored if score is not None]
                 if known:
                     there, scores = zip(*known, strict=True)
-                    cells.append(Cell(arm, background, task, list(there), list(scores)))
+                    cells.append(Cell(variant, background, task, list(there), list(scores)))
     if not cells:
         steps = np.unique(np.concatenate([run.evals["frame"] for run in study.runs])).astype(int)
         near = steps[np.argmin(np.abs(steps - env_step))]

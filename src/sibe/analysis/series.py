@@ -42,7 +42,7 @@ class Series(NamedTuple):
 
 
 def return_series(runs: Sequence[Run]) -> Series:
-    """Return the evaluations of runs of one arm and task.
+    """Return the evaluations of runs of one variant and task.
 
     Runs may have been evaluated at different steps: in between its own evaluations a run counts
     with the straight line that connects them, before its first and after its last not at all.

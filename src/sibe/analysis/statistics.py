@@ -151,9 +151,9 @@ def _too_few(scores: Sequence[ArrayLike]) -> bool:
 
 
 def _with_interval(
-    value: float, draws: Callable[[], Floats], *arms: Sequence[ArrayLike]
+    value: float, draws: Callable[[], Floats], *variants: Sequence[ArrayLike]
 ) -> Estimate:
-    if any(map(_too_few, arms)):
+    if any(map(_too_few, variants)):
         return Estimate(value, np.nan, np.nan)
     low, high = np.quantile(draws(), _tails(0.95))
     return Estimate(value, float(low), float(high))

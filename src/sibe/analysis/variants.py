@@ -1,8 +1,8 @@
-"""Arms: which runs may be averaged, what they are called and how they are drawn.
+"""Variants: which runs may be averaged, what they are called and how they are drawn.
 
-Two runs belong to one arm if they share the method, the preset and every hyper-parameter, that is
-everything but task, background, seed, machine, length, and how often it is evaluated and saved.
-An arm is named by what it changes against its preset; the paper's ablations have the paper's
+Two runs belong to one variant if they share the method, the preset and every hyperparameter: that
+is, everything but task, background, seed, machine, length, and how often it is evaluated and saved.
+A variant is named by what it changes against its preset; the paper's ablations have the paper's
 names. Colors are Okabe and Ito's (and Tol's beyond), fixed per method, so that a method looks the
 same in every report; dashes and markers differ too, for those who see no colors.
 """
@@ -28,7 +28,7 @@ DASHES = ("", "6 3", "2 2", "8 3 2 3", "4 2 1 2 1 2", "10 4", "1 3")
 _KINDS: tuple[Kind, ...] = ("method", "component", "chunk", "other")
 _ALPHA, _LAMBDA = "method_config.alpha", "method_config.intrinsic"
 _CHUNK, _METHOD_BATCH = "sac.chunk", "sac.method_batch"
-# What tells runs of one arm apart, or has no part in the result.
+# What tells runs of one variant apart, or has no part in the result.
 _FREE = (
     *("seed", "threads", "device", "preset", "method", "env.task", "env.background"),
     *(f"schedule.{name}" for name in ("env_steps", "eval_every", "eval_episodes")),
@@ -38,11 +38,11 @@ _CLIPS = "env.clips"
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """A set of runs that differ in task, background and seed only."""
 
     key: str
-    """method, preset and changes; equal for equal arms"""
+    """method, preset and changes; equal for equal variants"""
     label: str
     """what people read"""
     kind: Kind
@@ -51,23 +51,23 @@ class Arm:
     dash: str = ""
 
 
-def assign_arms(runs: Sequence[Run]) -> tuple[list[Arm], dict[str, Arm]]:
-    """Return the arms in the order in which they are shown, and each run's arm by its name."""
+def assign_variants(runs: Sequence[Run]) -> tuple[list[Variant], dict[str, Variant]]:
+    """Return the variants in the order they are shown, and each run's variant by its name."""
     changes = _all_changes(runs)
     several_presets = len({run.config["preset"] for run in runs}) > 1
-    plain = {run.name: _arm(run, changes[run.name], several_presets) for run in runs}
-    styled = {arm.key: arm for arm in _styled(sorted(set(plain.values()), key=_order))}
-    return list(styled.values()), {name: styled[arm.key] for name, arm in plain.items()}
+    plain = {run.name: _variant(run, changes[run.name], several_presets) for run in runs}
+    styled = {variant.key: variant for variant in _styled(sorted(set(plain.values()), key=_order))}
+    return list(styled.values()), {name: styled[variant.key] for name, variant in plain.items()}
 
 
-def _arm(run: Run, changes: dict[str, Any], several_presets: bool) -> Arm:
+def _variant(run: Run, changes: dict[str, Any], several_presets: bool) -> Variant:
     method, preset = run.config["method"], run.config["preset"]
     name = find_agent(method).label if method in method_names() else method
     label, kind = _describe(name, method, changes)
     if several_presets:
         label = f"{label} ({preset})"
     key = ", ".join([method, preset, *(f"{name}={value}" for name, value in changes.items())])
-    return Arm(key, label, kind, method)
+    return Variant(key, label, kind, method)
 
 
 def _describe(name: str, method: str, changes: dict[str, Any]) -> tuple[str, Kind]:
@@ -106,7 +106,7 @@ def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what differs from the preset, and what may only tell runs apart."""
-    usual = dict(_leaves(_preset_json(config)))
+    reference = dict(_leaves(_preset_json(config)))
     changed, unknown = {}, {}
     values = {**dict(_leaves(_defaults(config["method"]))), **dict(_leaves(config))}
     for name, value in values.items():
@@ -114,9 +114,9 @@ def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             continue
         if name == _CLIPS:  # where a bank lies is nobody's business
             unknown[name] = PurePath(value).name if isinstance(value, str) else value
-        elif name not in usual:
+        elif name not in reference:
             unknown[name] = value
-        elif value != usual[name]:
+        elif value != reference[name]:
             changed[name] = value
     return changed, unknown
 
@@ -142,13 +142,13 @@ def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
     if preset not in PRESETS:
         return {}
     known = method if method in method_names() else "sibe"
-    usual = to_json(
+    reference = to_json(
         preset_config(preset, task=env["task"], method=known, background=env["background"])
     )
     if known == method:
-        return usual
+        return reference
     # A method of another version: its own fields are unknown, those of SAC are not.
-    return {name: value for name, value in usual.items() if name != "method_config"}
+    return {name: value for name, value in reference.items() if name != "method_config"}
 
 
 def _leaves(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -159,28 +159,28 @@ def _leaves(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any
             yield prefix + key, list(value) if isinstance(value, tuple) else value
 
 
-def _order(arm: Arm) -> tuple[int, int, str]:
+def _order(variant: Variant) -> tuple[int, int, str]:
     methods = method_names()
-    place = methods.index(arm.method) if arm.method in methods else len(methods)
-    return _KINDS.index(arm.kind), place, arm.label
+    place = methods.index(variant.method) if variant.method in methods else len(methods)
+    return _KINDS.index(variant.kind), place, variant.label
 
 
-def _styled(arms: list[Arm]) -> Iterable[Arm]:
-    """Give each arm its color and dashes: fixed for a method, free ones for its variants."""
+def _styled(variants: list[Variant]) -> Iterable[Variant]:
+    """Give each variant its color and dashes: fixed for a method, free ones for its variants."""
     taken: list[tuple[str, str]] = []
-    for arm in arms:
-        color, dash = next(style for style in _styles(arm, taken) if style not in taken)
+    for variant in variants:
+        color, dash = next(style for style in _styles(variant, taken) if style not in taken)
         taken.append((color, dash))
-        yield Arm(arm.key, arm.label, arm.kind, arm.method, color, dash)
+        yield Variant(variant.key, variant.label, variant.kind, variant.method, color, dash)
 
 
-def _styles(arm: Arm, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-    """Yield styles for an arm, the best first; the last ones are new for certain."""
+def _styles(variant: Variant, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    """Yield styles for a variant, the best first; the last ones are new for certain."""
     methods = method_names()
-    color = find_agent(arm.method).color if arm.method in methods else None
-    if arm.kind == "method" and color is not None:
+    color = find_agent(variant.method).color if variant.method in methods else None
+    if variant.kind == "method" and color is not None:
         colors: Sequence[str] = (color,)
-        first = methods.index(arm.method) % len(DASHES)
+        first = methods.index(variant.method) % len(DASHES)
     else:
         used = {color for color, _ in taken}
         colors = sorted(_MORE_COLORS, key=lambda color: color in used)

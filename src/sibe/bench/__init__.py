@@ -1,1 +1,1 @@
-"""`sibe bench`: how fast this machine trains, against the usual code and against its own limits."""
+"""`sibe bench`: how fast this machine trains, against the reference and against its own limits."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from sibe.bench.plan import Bench
 from sibe.bench.reference.replay import StackedReplay
 from sibe.bench.results import Goal, Row, Section, timed_row
-from sibe.bench.saving_work import bytes_in, our_saving, usual_saving
+from sibe.bench.saving_work import bytes_in, our_saving, reference_saving
 from sibe.bench.sides import interleave, median_ratio
 from sibe.bench.workloads import (
     ACTION_DIM,
@@ -17,7 +17,7 @@ from sibe.bench.workloads import (
     our_sampling,
     our_update,
     period,
-    usual_sampling,
+    reference_sampling,
 )
 from sibe.catalogue.run_config import sampling as config_sampling
 from sibe.config.schema import RunConfig
@@ -42,7 +42,9 @@ def sampling(bench: Bench) -> Section:
         config = bench_config(preset)
         works = {
             "ours": bench.ours.prepare("ours", our_sampling, config, plan.stored),
-            "usual": bench.usual.prepare("usual", usual_sampling, config, plan.stored),
+            "reference": bench.reference.prepare(
+                "reference", reference_sampling, config, plan.stored
+            ),
             "update": bench.ours.prepare("update", our_update, config, units=period(config)),
         }
         times = interleave(works, plan.pairs, plan.seconds)
@@ -70,10 +72,10 @@ def memory(bench: Bench) -> Section:
     rows, goals = [], []
     for preset in bench.plan.presets:
         config = bench_config(preset)
-        ours, usual = replay_bytes(config), usual_replay_bytes(config)
+        ours, reference = replay_bytes(config), reference_replay_bytes(config)
         frame = config.env.size**2 * 3
         name = f"replay per transition, {preset}"
-        rows.append(Row(name, "B", ours, usual, usual / ours, frame, frame / ours))
+        rows.append(Row(name, "B", ours, reference, reference / ours, frame, frame / ours))
         goals.append(Goal(f"{preset}: frames per transition", ours / frame, 1.25, False))
     return Section(rows, goals)
 
@@ -86,8 +88,8 @@ def replay_bytes(config: RunConfig) -> float:
     return whole / (1000 * length)
 
 
-def usual_replay_bytes(config: RunConfig) -> float:
-    """Return the bytes of the usual replay per transition."""
+def reference_replay_bytes(config: RunConfig) -> float:
+    """Return the bytes of the reference replay per transition."""
     shape = (3 * config.env.stack, config.env.size, config.env.size)
     return StackedReplay(100, shape, ACTION_DIM).nbytes / 100
 
@@ -101,15 +103,17 @@ def checkpoint(bench: Bench) -> Section:
             config.schedule.checkpoint_every // config.env.action_repeat, bench.plan.stored
         )
         with tempfile.TemporaryDirectory(prefix="sibe-bench-") as folder:
-            ours, usual = Path(folder) / "ours", Path(folder) / "usual"
+            ours, reference = Path(folder) / "ours", Path(folder) / "reference"
             works = {
                 "ours": bench.ours.prepare("ours", our_saving, config, between, ours),
-                "usual": bench.usual.prepare("usual", usual_saving, config, between, usual),
+                "reference": bench.reference.prepare(
+                    "reference", reference_saving, config, between, reference
+                ),
             }
             times = interleave(works, bench.plan.pairs, 0.0)
             what = f"{preset}, {between} transitions"
             rows.append(timed_row(f"checkpoint, {what}", times))
-            sizes = float(bytes_in(ours)), float(bytes_in(usual))
+            sizes = float(bytes_in(ours)), float(bytes_in(reference))
             rows.append(Row(f"checkpoint size, {what}", "B", *sizes, sizes[1] / sizes[0]))
         bench.forget()
     return Section(rows)

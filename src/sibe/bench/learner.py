@@ -1,4 +1,4 @@
-"""Updates: against the usual code, against the arithmetic, and against their own size."""
+"""Updates: against the reference, against the arithmetic, and against their own size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sibe.bench.machine import multiply
 from sibe.bench.plan import Bench
 from sibe.bench.results import Goal, Row, Section, timed_row
 from sibe.bench.sides import interleave, median_ratio
-from sibe.bench.workloads import ACTION_DIM, bench_config, our_update, period, usual_update
+from sibe.bench.workloads import ACTION_DIM, bench_config, our_update, period, reference_update
 from sibe.config.schema import RunConfig
 
 
@@ -36,7 +36,7 @@ def update(bench: Bench) -> Section:
         for method in ("sibe", "none"):
             config = bench_config(preset, method)
             units = period(config)
-            for side, make in (("ours", our_update), ("usual", usual_update)):
+            for side, make in (("ours", our_update), ("reference", reference_update)):
                 name = f"{method} {side}"
                 works[name] = bench.side(side).prepare(name, make, config, units=units)
         for name, n in matrices.items():
@@ -45,7 +45,7 @@ def update(bench: Bench) -> Section:
         bench.refresh()
         per_flop = np.min([times[name] for name in matrices], axis=0)  # the fastest of each round
         for method in ("sibe", "none"):
-            both = {side: times[f"{method} {side}"] for side in ("ours", "usual")}
+            both = {side: times[f"{method} {side}"] for side in ("ours", "reference")}
             limits = (update_flops(bench_config(preset, method)) * per_flop).tolist()
             rows.append(timed_row(f"update, {preset}, {method}", {**both, "limit": limits}))
         goals += _update_goals(preset, rows[-2])
@@ -59,7 +59,9 @@ def update(bench: Bench) -> Section:
 def _update_goals(preset: str, sibe: Row) -> list[Goal]:
     assert sibe.ratio is not None and sibe.of_limit is not None
     bound = 2.0 if preset == "cpu" else 3.5
-    goals = [Goal(f"{preset}: SIBE update, times faster than usual", sibe.ratio, bound, True)]
+    goals = [
+        Goal(f"{preset}: SIBE update, times faster than the reference", sibe.ratio, bound, True)
+    ]
     if preset != "cpu":
         name = f"{preset}: SIBE update, share of the arithmetic limit"
         goals.append(Goal(name, sibe.of_limit, 0.75, True))

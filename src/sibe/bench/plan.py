@@ -58,12 +58,12 @@ class Bench:
     plan: Plan
     machine: Machine
     ours: Side
-    usual: Side
+    reference: Side
 
     @staticmethod
-    def start(plan: Plan, ours: Side, usual: Side) -> Bench:
+    def start(plan: Plan, ours: Side, reference: Side) -> Bench:
         """Measure the machine, on our side."""
-        return Bench(plan, _measure(plan, ours), ours, usual)
+        return Bench(plan, _measure(plan, ours), ours, reference)
 
     def refresh(self) -> Machine:
         """Measure the machine again, so that its limits are from the same minutes as the times."""
@@ -72,12 +72,12 @@ class Bench:
 
     def side(self, name: str) -> Side:
         """Return the side called ``name``."""
-        return {"ours": self.ours, "usual": self.usual}[name]
+        return {"ours": self.ours, "reference": self.reference}[name]
 
     def forget(self) -> None:
         """Free what was prepared on both sides."""
         self.ours.forget()
-        self.usual.forget()
+        self.reference.forget()
 
 
 def _measure(plan: Plan, side: Side) -> Machine:

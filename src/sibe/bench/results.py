@@ -20,10 +20,10 @@ class Row:
     name: str
     unit: str
     ours: float
-    usual: float | None = None
-    """the same of the usual code"""
+    reference: float | None = None
+    """the same of the reference"""
     ratio: float | None = None
-    """usual over ours, the median of the ratios of neighboring measurements"""
+    """reference over ours, the median of the ratios of neighboring measurements"""
     limit: float | None = None
     """what this machine allows at best"""
     of_limit: float | None = None
@@ -63,18 +63,18 @@ class Section:
 
 
 def timed_row(name: str, times: Times, *, limit: float | None = None) -> Row:
-    """Return the row of times in seconds under "ours" and, if they were measured, "usual".
+    """Return the row of times in seconds under "ours" and, if they were measured, "reference".
 
     A limit that was measured in turns with them is under "limit".
     """
-    ours, usual = times["ours"], times.get("usual")
+    ours, reference = times["ours"], times.get("reference")
     limits = times.get("limit", None if limit is None else [limit] * len(ours))
     return Row(
         name,
         "s",
         float(np.median(ours)),
-        usual=None if usual is None else float(np.median(usual)),
-        ratio=None if usual is None else median_ratio(usual, ours),
+        reference=None if reference is None else float(np.median(reference)),
+        ratio=None if reference is None else median_ratio(reference, ours),
         limit=None if limits is None else float(np.median(limits)),
         of_limit=None if limits is None else median_ratio(limits, ours),
         samples=dict(times),
@@ -95,7 +95,7 @@ def format_quantity(value: float | None, unit: str) -> str:
 def table(result: dict[str, Any]) -> str:
     """Return the JSON of a benchmark as text for people."""
     lines = [_machine_line(result)]
-    head = ("", "ours", "usual", "ratio", "limit", "of limit")
+    head = ("", "ours", "reference", "ratio", "limit", "of limit")
     for name, section in result["sections"].items():
         cells = [_cells(row) for row in section["rows"]]
         lines += ["", *_aligned([(name, *head[1:]), *cells])]
@@ -115,7 +115,7 @@ def _machine_line(result: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    quantities = (format_quantity(row[key], row["unit"]) for key in ("ours", "usual"))
+    quantities = (format_quantity(row[key], row["unit"]) for key in ("ours", "reference"))
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}×"
     share = "" if row["of_limit"] is None else f"{row['of_limit']:.0%}"
     return (row["name"], *quantities, ratio, format_quantity(row["limit"], row["unit"]), share)

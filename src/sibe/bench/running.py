@@ -6,8 +6,8 @@ from sibe.bench.plan import Bench
 from sibe.bench.results import Goal, Row, Section, timed_row
 from sibe.bench.sides import Side, interleave, median_ratio
 from sibe.bench.stopwatch import UPDATE_PARTS
-from sibe.bench.training_work import measure_run, our_training, step_parts, usual_training
-from sibe.bench.workloads import bench_config, our_env_step, period, usual_env_step
+from sibe.bench.training_work import measure_run, our_training, reference_training, step_parts
+from sibe.bench.workloads import bench_config, our_env_step, period, reference_env_step
 from sibe.envs.tasks import PAPER_BACKGROUNDS
 
 
@@ -19,7 +19,7 @@ def environment(bench: Bench) -> Section:
             config = bench_config(preset, background=background)
             works = {
                 "ours": bench.ours.prepare("ours", our_env_step, config),
-                "usual": bench.usual.prepare("usual", usual_env_step, config),
+                "reference": bench.reference.prepare("reference", reference_env_step, config),
             }
             times = interleave(works, bench.plan.pairs, bench.plan.seconds)
             what = f"environment step, {background}, {config.env.size}×{config.env.size}"
@@ -35,7 +35,7 @@ def training(bench: Bench) -> Section:
         config = bench_config(preset)
         works = {
             name: bench.side(name).prepare(name, make, config, plan.stored, units=period(config))
-            for name, make in (("ours", our_training), ("usual", usual_training))
+            for name, make in (("ours", our_training), ("reference", reference_training))
         }
         times = interleave(works, plan.pairs, plan.seconds)
         rows.append(timed_row(f"training step, {preset}, noise", times))

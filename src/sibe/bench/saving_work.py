@@ -17,11 +17,11 @@ from sibe.bench.workloads import (
     ACTION_DIM,
     episode_steps,
     make_agent,
-    make_usual,
+    make_reference,
     our_replay,
     plain_batch,
+    reference_replay,
     sample_chunk,
-    usual_replay,
 )
 from sibe.config.schema import RunConfig
 from sibe.replay.episodes import Episode, write_episode
@@ -48,9 +48,9 @@ def our_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[[]
     return save
 
 
-def usual_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[[], object]:
-    """Write the learner and so many transitions of the usual replay into ``folder``."""
-    replay, agent = usual_replay(config, transitions), make_usual(config)
+def reference_saving(config: RunConfig, transitions: int, folder: Path) -> Callable[[], object]:
+    """Write the learner and so many transitions of the reference replay into ``folder``."""
+    replay, agent = reference_replay(config, transitions), make_reference(config)
     source = our_replay(config, 2 * episode_steps(config))
     agent.update(plain_batch(sample_chunk(config, source)))
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Two processes that work in turns: ours, and the usual code's.
+"""Two processes that work in turns: ours, and the reference's.
 
 Each side is a process of its own because the two differ in what a process has only one of: memory
 allocation (ours keeps its memory, as ``sibe train`` does) and Mesa's threads. They never work at
@@ -38,11 +38,11 @@ class Side:
 
     Args:
         threads: for torch.
-        usual: leave the process as Python starts it, instead of as ``sibe train`` does.
+        reference: leave the process as Python starts it, instead of as ``sibe train`` does.
     """
 
-    def __init__(self, *, threads: int, usual: bool = False) -> None:
-        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _start, (threads, usual))
+    def __init__(self, *, threads: int, reference: bool = False) -> None:
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _start, (threads, reference))
 
     def __enter__(self) -> Side:
         return self
@@ -98,13 +98,13 @@ def median_ratio(above: list[float], below: list[float]) -> float:
     return float(np.median(np.divide(above, below)))
 
 
-def _start(threads: int, usual: bool) -> None:
+def _start(threads: int, reference: bool) -> None:
     import torch
 
     from sibe.training.allocation import keep_memory
 
     torch.set_num_threads(threads)
-    if not usual:
+    if not reference:
         keep_memory()
         torch.use_deterministic_algorithms(True, warn_only=True)
 

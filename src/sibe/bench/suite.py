@@ -25,7 +25,7 @@ NAMES = (
     "size",
     "processes",
 )
-_UPDATES = 2_000_000_000  # bytes: activations of the largest batch, agents, the usual replay
+_UPDATES = 2_000_000_000  # bytes: activations of the largest batch, agents, the reference replay
 
 
 def run_bench(
@@ -48,8 +48,8 @@ def run_bench(
     threads = threads or len(os.sched_getaffinity(0))
     _check_memory(plan)
     sections: dict[str, Any] = {}
-    with Side(threads=threads) as ours, Side(threads=threads, usual=True) as usual:
-        bench = Bench.start(plan, ours, usual)
+    with Side(threads=threads) as ours, Side(threads=threads, reference=True) as reference:
+        bench = Bench.start(plan, ours, reference)
         for name in chosen:
             say(f"measuring {name} …")
             sections[name] = _benchmarks()[name](bench).to_json()

@@ -21,10 +21,10 @@ from sibe.bench.stopwatch import CHECKPOINT, EVALUATION, LOOP, Stopwatch, watch_
 from sibe.bench.workloads import (
     episode_steps,
     make_agent,
-    make_usual,
+    make_reference,
     our_replay,
     period,
-    usual_replay,
+    reference_replay,
 )
 from sibe.catalogue.run_config import sampling, to_json
 from sibe.config.schema import RunConfig
@@ -57,16 +57,16 @@ class OurTraining:
         self.agent.update(self.replay.minibatch(self.sampling, self.sample_rng))
 
 
-class UsualTraining:
-    """The usual environment, replay and agent, one update per agent step."""
+class ReferenceTraining:
+    """The reference environment, replay and agent, one update per agent step."""
 
     def __init__(self, config: RunConfig, stored: int) -> None:
         from sibe.bench.reference.environment import StockPixels
 
         self.config, self.rng = config, np.random.default_rng(0)
         self.env = StockPixels(config.env, self.rng)
-        self.agent = make_usual(config)
-        self.replay = usual_replay(config, stored, stored + stored // 2)
+        self.agent = make_reference(config)
+        self.replay = reference_replay(config, stored, stored + stored // 2)
         self.state = self.env.reset()
 
     def step(self) -> None:
@@ -85,9 +85,9 @@ def our_training(config: RunConfig, stored: int) -> Work:
     return _steps(OurTraining(config, stored).step, config)
 
 
-def usual_training(config: RunConfig, stored: int) -> Work:
-    """One period of agent steps of the usual kind."""
-    return _steps(UsualTraining(config, stored).step, config)
+def reference_training(config: RunConfig, stored: int) -> Work:
+    """One period of agent steps of the reference."""
+    return _steps(ReferenceTraining(config, stored).step, config)
 
 
 def _steps(step: Callable[[], None], config: RunConfig) -> Work:

@@ -45,8 +45,8 @@ def make_agent(config: RunConfig) -> SAC:
     return build_sac(config, ACTION_DIM, torch.Generator().manual_seed(0), torch.device("cpu"))
 
 
-def make_usual(config: RunConfig) -> SeparateSAC:
-    """Return an agent of the usual kind."""
+def make_reference(config: RunConfig) -> SeparateSAC:
+    """Return an agent of the reference."""
     return SeparateSAC(config, ACTION_DIM, torch.Generator().manual_seed(0))
 
 
@@ -61,9 +61,9 @@ def our_update(config: RunConfig, batch: int | None = None) -> Work:
     return updates
 
 
-def usual_update(config: RunConfig) -> Work:
-    """One period of the usual updates."""
-    agent, batch = make_usual(config), plain_batch(_random_chunk(config))
+def reference_update(config: RunConfig) -> Work:
+    """One period of the reference updates."""
+    agent, batch = make_reference(config), plain_batch(_random_chunk(config))
 
     def updates() -> None:
         for _ in range(period(config)):
@@ -73,7 +73,7 @@ def usual_update(config: RunConfig) -> Work:
 
 
 def plain_batch(chunk: Chunk) -> Batch:
-    """Return a chunk as the usual code holds it: NCHW floats, s_t and s_{t+1} apart."""
+    """Return a chunk as the reference holds it: NCHW floats, s_t and s_{t+1} apart."""
     steps = len(chunk.reward)
     obs, next_obs = (
         _stacked(images, chunk.frames_per_state).permute(0, 1, 4, 2, 3).float().contiguous()
@@ -94,9 +94,9 @@ def our_sampling(config: RunConfig, transitions: int) -> Work:
     return lambda: sample_chunk(config, replay, rng)
 
 
-def usual_sampling(config: RunConfig, transitions: int) -> Work:
-    """Draw and augment one minibatch the usual way."""
-    replay, rng = usual_replay(config, transitions), np.random.default_rng(0)
+def reference_sampling(config: RunConfig, transitions: int) -> Work:
+    """Draw and augment one minibatch as the reference does."""
+    replay, rng = reference_replay(config, transitions), np.random.default_rng(0)
     drawn = sampling(config)
     return lambda: replay.sample(drawn.batch, drawn.length, drawn.shift, rng)
 
@@ -117,8 +117,8 @@ def our_replay(config: RunConfig, transitions: int) -> Replay:
     return replay
 
 
-def usual_replay(config: RunConfig, transitions: int, capacity: int = 0) -> StackedReplay:
-    """Return the usual replay with so many transitions of random pixels."""
+def reference_replay(config: RunConfig, transitions: int, capacity: int = 0) -> StackedReplay:
+    """Return the reference replay with so many transitions of random pixels."""
     side, length = config.env.size, episode_steps(config)
     shape = (3 * config.env.stack, side, side)
     replay = StackedReplay(max(capacity, transitions), shape, ACTION_DIM)
@@ -149,8 +149,8 @@ def our_env_step(config: RunConfig) -> Work:
     return step
 
 
-def usual_env_step(config: RunConfig) -> Work:
-    """One agent step in the usual environment."""
+def reference_env_step(config: RunConfig) -> Work:
+    """One agent step in the reference environment."""
     from sibe.bench.reference.environment import StockPixels
 
     rng = np.random.default_rng(0)

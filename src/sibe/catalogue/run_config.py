@@ -68,6 +68,8 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     env, own = values["env"], values["method_config"]
     if env["background"] == "video" and "loop_frames" not in env:  # there was no loop then
         values = {**values, "env": {**env, "background": "video_random"}}
+    old = {"normalise": "normalize", "neighbours": "neighbors"}  # before 0.2
+    values = {**values, "method_config": {old.get(name, name): own[name] for name in own}}
     if values["method"] == "sibe" and "first_std" not in own:
         values = {**values, "method_config": {**own, "first_std": 1.0, "start": "random"}}
     return values

@@ -40,11 +40,11 @@ class ListSuites:
     def run(self) -> int:
         """Print the table."""
         from sibe.experiments.catalogue import describe_suite, describe_suites
-        from sibe.experiments.estimate import Stopwatch
+        from sibe.experiments.estimate import SpeedMeter
 
         if self.jobs < 1:
             raise UserError(f"--jobs must be at least 1, not {self.jobs}")
-        watch = Stopwatch() if self.measure else None
+        watch = SpeedMeter() if self.measure else None
         if self.name is not None:
             suite = find_suite(self.name)
             runs = select(suite, self.part)
@@ -58,7 +58,7 @@ class ListSuites:
 
 @dataclass(frozen=True)
 class RunSuite:
-    """Run a suite, or a part of it; the same command again skips, resumes and retries."""
+    """SuiteRun a suite, or a part of it; the same command again skips, resumes and retries."""
 
     name: Positional[str]
     """The suite; `sibe suite list` shows them."""

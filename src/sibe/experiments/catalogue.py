@@ -7,16 +7,16 @@ from itertools import groupby
 from typing import Any
 
 from sibe.catalogue.registry import find_agent, method_names
-from sibe.experiments.estimate import Speed, Stopwatch, run_seconds
+from sibe.experiments.estimate import Speed, SpeedMeter, run_seconds
 from sibe.experiments.plan import any_config, count_updates, missing_methods
 from sibe.experiments.request import Overrides
-from sibe.experiments.suites import Run, Suite
+from sibe.experiments.suites import Suite, SuiteRun
 from sibe.logs.console import duration
 from sibe.training.run import resolve
 
 
 def describe_suites(
-    suites: Sequence[Suite], changes: Overrides, watch: Stopwatch | None, *, jobs: int = 1
+    suites: Sequence[Suite], changes: Overrides, watch: SpeedMeter | None, *, jobs: int = 1
 ) -> str:
     """Return a line per suite; without ``watch`` there is no estimate."""
     width = max(len(suite.name) for suite in suites)
@@ -35,9 +35,9 @@ def describe_suites(
 
 def describe_suite(
     suite: Suite,
-    runs: Sequence[Run],
+    runs: Sequence[SuiteRun],
     changes: Overrides,
-    watch: Stopwatch | None,
+    watch: SpeedMeter | None,
     *,
     jobs: int = 1,
 ) -> str:
@@ -63,7 +63,7 @@ def describe_suite(
 
 
 def suite_seconds(
-    suite: Suite, runs: Sequence[Run], changes: Overrides, watch: Stopwatch | None
+    suite: Suite, runs: Sequence[SuiteRun], changes: Overrides, watch: SpeedMeter | None
 ) -> list[float]:
     """Estimate each of ``runs`` from the first of them with the same kind of agent."""
     if watch is None:
@@ -78,17 +78,17 @@ def suite_seconds(
     return seconds
 
 
-def _agent(run: Run) -> str:
+def _agent(run: SuiteRun) -> str:
     """Methods on SAC cost much the same; a standalone agent does not."""
     method = run.variant.method
     return find_agent(method).agent if method in method_names() else "sac"
 
 
-def _cell(run: Run) -> tuple[str, str]:
+def _cell(run: SuiteRun) -> tuple[str, str]:
     return run.task, run.background
 
 
-def _cell_of_first(pair: tuple[Run, float]) -> tuple[str, str]:
+def _cell_of_first(pair: tuple[SuiteRun, float]) -> tuple[str, str]:
     return _cell(pair[0])
 
 
@@ -101,7 +101,7 @@ def _time(seconds: float) -> str:
     return duration(seconds) if seconds else "-"
 
 
-def _notes(watch: Stopwatch | None, jobs: int, missing: Sequence[str]) -> list[str]:
+def _notes(watch: SpeedMeter | None, jobs: int, missing: Sequence[str]) -> list[str]:
     notes = []
     if watch is not None:
         at_a_time = "one run" if jobs == 1 else f"{jobs} runs"

@@ -43,7 +43,7 @@ def run_seconds(config: RunConfig, speed: Speed) -> float:
     return updates_per_run(config) * speed.update + env_steps / repeat * speed.agent_step
 
 
-class Stopwatch:
+class SpeedMeter:
     """Measures configs; those that cost the same are measured once."""
 
     def __init__(self, measure: Callable[[RunConfig], Speed] | None = None) -> None:

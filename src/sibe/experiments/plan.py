@@ -21,27 +21,27 @@ from sibe.config.schema import RunConfig
 from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
-from sibe.experiments.suites import Run, Suite, Variant
+from sibe.experiments.suites import MethodVariant, Suite, SuiteRun
 from sibe.storage.run_directory import first_difference
 from sibe.storage.run_files import RunFiles
 
-_PLAIN = Variant("none", "none")
+_PLAIN = MethodVariant("none", "none")
 
 
 class PlannedRun(NamedTuple):
     """A run, its config, and where it goes."""
 
-    run: Run
+    run: SuiteRun
     config: RunConfig
     path: Path
 
 
-def missing_methods(runs: Iterable[Run]) -> list[str]:
+def missing_methods(runs: Iterable[SuiteRun]) -> list[str]:
     """Return the methods that the runs need and this installation lacks."""
     return [m for m in dict.fromkeys(run.variant.method for run in runs) if m not in method_names()]
 
 
-def build_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
+def build_config(suite: Suite, run: SuiteRun, overrides: Overrides) -> RunConfig:
     """Return the whole config of a run; threads 0 and device "auto" are left to the engine."""
     config = preset_config(
         overrides.preset or suite.preset,
@@ -79,23 +79,25 @@ def _change(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
     )
 
 
-def stand_in(run: Run) -> Run:
+def stand_in(run: SuiteRun) -> SuiteRun:
     """Return the same run of plain SAC, whose config exists whatever is installed."""
     return run._replace(variant=_PLAIN)
 
 
-def count_updates(suite: Suite, run: Run, overrides: Overrides) -> int:
+def count_updates(suite: Suite, run: SuiteRun, overrides: Overrides) -> int:
     """Return the gradient updates of a run, also of a method that is not installed."""
     return updates_per_run(any_config(suite, run, overrides))
 
 
-def any_config(suite: Suite, run: Run, overrides: Overrides) -> RunConfig:
+def any_config(suite: Suite, run: SuiteRun, overrides: Overrides) -> RunConfig:
     """Return the config of a run; of a method that is not installed, that of plain SAC."""
     known = run.variant.method in method_names()
     return build_config(suite, run if known else stand_in(run), overrides)
 
 
-def plan(suite: Suite, runs: Sequence[Run], overrides: Overrides, root: Path) -> list[PlannedRun]:
+def plan(
+    suite: Suite, runs: Sequence[SuiteRun], overrides: Overrides, root: Path
+) -> list[PlannedRun]:
     """Return the runs with their configs and directories below ``root``."""
     if missing := missing_methods(runs):
         known = [m for m in dict.fromkeys(v.method for v in suite.variants) if m not in missing]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sibe.errors import UserError, nearest
-from sibe.experiments.suites import Run, Suite
+from sibe.experiments.suites import Suite, SuiteRun
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Overrides:
     """cpu, cuda, … (default: a GPU if the engine gives one)."""
 
 
-def select(suite: Suite, part: Slice) -> list[Run]:
+def select(suite: Suite, part: Slice) -> list[SuiteRun]:
     """Return the runs of ``part``; a name that the suite does not have is an error."""
     names = dict.fromkeys(name for v in suite.variants for name in (v.name, v.method))
     seeds = None if part.seeds is None else [str(seed) for seed in part.seeds]

@@ -18,7 +18,7 @@ from sibe.errors import UserError, nearest
 
 
 @dataclass(frozen=True)
-class Variant:
+class MethodVariant:
     """A method, and what is changed of its config by dotted names ("sac.chunk")."""
 
     name: str
@@ -39,24 +39,26 @@ class Suite:
     preset: str
     tasks: tuple[str, ...]
     backgrounds: tuple[str, ...]
-    variants: tuple[Variant, ...]
+    variants: tuple[MethodVariant, ...]
     seeds: tuple[int, ...]
     threads: int = 0
     changes: Mapping[str, Any] = field(default_factory=dict)
     """what all its runs change of their preset, by dotted names"""
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SuiteRun]:
         """Return all runs, the first seed of everything before the second of anything."""
         grid = product(self.seeds, self.backgrounds, self.tasks, self.variants)
-        return [Run(task, background, variant, seed) for seed, background, task, variant in grid]
+        return [
+            SuiteRun(task, background, variant, seed) for seed, background, task, variant in grid
+        ]
 
 
-class Run(NamedTuple):
+class SuiteRun(NamedTuple):
     """One cell of the grid."""
 
     task: str
     background: str
-    variant: Variant
+    variant: MethodVariant
     seed: int
 
     @property
@@ -65,22 +67,22 @@ class Run(NamedTuple):
         return Path(f"{self.task}-{self.background}") / self.variant.name / f"seed{self.seed}"
 
 
-def _plain(*methods: str) -> tuple[Variant, ...]:
-    return tuple(Variant(method, method) for method in methods)
+def _plain(*methods: str) -> tuple[MethodVariant, ...]:
+    return tuple(MethodVariant(method, method) for method in methods)
 
 
 _PAPER_METHODS = _plain("sibe", "proto", "db", "plan2explore", "rpc")
 _SPARSE_TASKS = ("ball_in_cup_catch", "cartpole_swingup_sparse", "reacher_easy")
 _FIVE = (1, 2, 3, 4, 5)
 _COMPONENTS = (
-    Variant("sibe", "sibe"),
-    Variant("sibe-no-reward", "sibe", {"method_config.intrinsic": 0.0}),
-    Variant("sibe-no-compression", "sibe", {"method_config.alpha": 0.0}),
+    MethodVariant("sibe", "sibe"),
+    MethodVariant("sibe-no-reward", "sibe", {"method_config.intrinsic": 0.0}),
+    MethodVariant("sibe-no-compression", "sibe", {"method_config.alpha": 0.0}),
 )
 # "4 different chunk lengths": the text names 1 and 2, the other two are ours.
 _CHUNKS = (
-    *(Variant(f"sibe-L{length}", "sibe", {"sac.chunk": length}) for length in (2, 1, 3, 4)),
-    Variant("sibe-L1-double", "sibe", {"sac.chunk": 1, "sac.method_batch": 2}),
+    *(MethodVariant(f"sibe-L{length}", "sibe", {"sac.chunk": length}) for length in (2, 1, 3, 4)),
+    MethodVariant("sibe-L1-double", "sibe", {"sac.chunk": 1, "sac.method_batch": 2}),
 )
 _THREE = (1, 2, 3)
 _RIVALS = _plain("db", "proto", "rpc", "disagreement", "icm", "rnd")
@@ -103,7 +105,7 @@ def _study(
     part: str,
     about: str,
     backgrounds: tuple[str, ...],
-    variants: tuple[Variant, ...],
+    variants: tuple[MethodVariant, ...],
     seeds: tuple[int, ...],
     *,
     task: str = "cartpole_swingup",

@@ -27,7 +27,7 @@ from sibe.ladder.recording import RecordEpisodes, Recording
 from sibe.ladder.stand_in import StateEncoder, replace_encoder
 from sibe.ladder.state_env import Vector, make_state_env, task_quantities
 from sibe.ladder.supervised import train_supervised
-from sibe.ladder.table import LOSS, MEAN, R2, RETURN, Row
+from sibe.ladder.table import LOSS, MEAN, R2, RETURN, RungResult
 from sibe.ladder.vector_replay import VectorReplay
 from sibe.training.build import build_replay
 from sibe.training.environment import make_training_env
@@ -77,7 +77,7 @@ def check_ladder(ladder: Ladder) -> None:
             raise UserError(f"--errors takes numbers above 0, not {error}")
 
 
-def climb(ladder: Ladder, say: Callable[[str], None]) -> list[Row]:
+def climb(ladder: Ladder, say: Callable[[str], None]) -> list[RungResult]:
     """Run the rungs, in the order of ``RUNGS``; return what they found.
 
     Episodes for the later rungs come from ``state``, which is therefore run for all but ``agent``.
@@ -114,7 +114,7 @@ class _Climber:
         say: Callable[[str], None],
     ) -> None:
         self.ladder, self.names, self.device, self.say = ladder, names, device, say
-        self.rows: list[Row] = []
+        self.rows: list[RungResult] = []
         self.recordings: list[Recording] = []
         self.scale = Scale(np.zeros(len(names)), np.ones(len(names)))
 
@@ -149,7 +149,7 @@ class _Climber:
 
         def report(update: int, loss: float, r2: dict[str, Floats]) -> None:
             if not math.isnan(loss):
-                self.rows.append(Row("alone", LOSS, "", "", update, loss))
+                self.rows.append(RungResult("alone", LOSS, "", "", update, loss))
                 self.say(f"alone: update {update}, loss {loss:.3f}")
             for latent, values in r2.items():
                 self._know("alone", latent, update, values)
@@ -206,7 +206,7 @@ class _Climber:
 
     def _teller(self, rung: str) -> Callable[[Evaluation], None]:
         def tell(found: Evaluation) -> None:
-            self.rows.append(Row(rung, RETURN, "", "", found.env_step, found.episode_return))
+            self.rows.append(RungResult(rung, RETURN, "", "", found.env_step, found.episode_return))
             self.say(f"{rung}: env step {found.env_step}, return {found.episode_return:.1f}")
 
         return tell
@@ -214,7 +214,7 @@ class _Climber:
     def _know(self, rung: str, latent: str, update: int, r2: Floats) -> None:
         mean = mean_r2(r2)
         found = [(MEAN, mean), *zip(self.names, map(float, r2), strict=True)]
-        self.rows += [Row(rung, R2, latent, name, update, value) for name, value in found]
+        self.rows += [RungResult(rung, R2, latent, name, update, value) for name, value in found]
         self.say(f"{rung}: update {update}, R² of the state from {latent} {mean:.2f}")
 
 

@@ -14,7 +14,7 @@ COLUMNS = ("rung", "measure", "latent", "quantity", "step", "value")
 _MOST_QUANTITIES = 8  # in the table for people
 
 
-class Row(NamedTuple):
+class RungResult(NamedTuple):
     """One number."""
 
     rung: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     value: float
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[RungResult]) -> str:
     """Return every number, one per line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -39,13 +39,13 @@ def as_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def as_text(rows: Sequence[Row]) -> str:
+def as_text(rows: Sequence[RungResult]) -> str:
     """Return a block of returns by env step and one of R² and loss by update."""
     blocks = (_returns([row for row in rows if row.measure == RETURN]), _knowledge(rows))
     return "\n\n".join(block for block in blocks if block)
 
 
-def _returns(rows: Sequence[Row]) -> str:
+def _returns(rows: Sequence[RungResult]) -> str:
     if not rows:
         return ""
     steps = sorted({row.step for row in rows})
@@ -56,7 +56,7 @@ def _returns(rows: Sequence[Row]) -> str:
     return _aligned(lines)
 
 
-def _knowledge(rows: Sequence[Row]) -> str:
+def _knowledge(rows: Sequence[RungResult]) -> str:
     told = [row for row in rows if row.measure == R2]
     if not told:
         return ""

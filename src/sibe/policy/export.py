@@ -15,7 +15,7 @@ from pathlib import Path
 from sibe.catalogue.run_config import to_json
 from sibe.errors import UserError
 from sibe.logs.video import write_mp4
-from sibe.policy.load import Policy, load_policy
+from sibe.policy.load import TrainedPolicy, load_policy
 from sibe.policy.model_card import model_card
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import publish_folder, write_atomic
@@ -83,7 +83,9 @@ def export(
     return returns
 
 
-def _play(policy: Policy, episodes: int, seed: int, folder: Path) -> tuple[list[float], bool]:
+def _play(
+    policy: TrainedPolicy, episodes: int, seed: int, folder: Path
+) -> tuple[list[float], bool]:
     """Return the returns of ``episodes``, and whether the first could be filmed into ``folder``."""
     envs = make_eval_envs(policy.config.env, min(episodes, 10))
     frames: list[Frame] = []

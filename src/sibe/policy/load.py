@@ -21,7 +21,7 @@ from sibe.training.run import choose_device
 from sibe.training.seeding import torch_stream
 
 
-class Policy:
+class TrainedPolicy:
     """A trained policy; takes one state or a batch of them, each of an episode of its own.
 
     Call ``reset`` when episodes begin: an agent with a recurrent model remembers them.
@@ -54,7 +54,7 @@ class Policy:
         return actions[0] if single else actions
 
 
-def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
+def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
     Example:
@@ -72,7 +72,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> Policy:
         load_networks(agent.policy_networks(), state, path)
     else:
         agent.load_state_dict(state)
-    return Policy(config, agent, env_step)
+    return TrainedPolicy(config, agent, env_step)
 
 
 def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, Any]]:

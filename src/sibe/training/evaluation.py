@@ -24,7 +24,7 @@ MOST_ENVS = 10
 Frame = npt.NDArray[np.uint8]
 
 
-class Episode(NamedTuple):
+class EvalEpisode(NamedTuple):
     """What came of one evaluation episode."""
 
     seed: int
@@ -48,7 +48,7 @@ def evaluate(
     seeds: Sequence[int],
     *,
     record: list[Frame] | None = None,
-) -> list[Episode]:
+) -> list[EvalEpisode]:
     """Play one episode per seed.
 
     Args:
@@ -57,7 +57,7 @@ def evaluate(
         seeds: one per episode.
         record: is given the newest frame of each state of the first episode.
     """
-    episodes: list[Episode] = []
+    episodes: list[EvalEpisode] = []
     for first in range(0, len(seeds), len(envs)):
         batch = list(zip(envs, seeds[first : first + len(envs)], strict=False))
         episodes += _round(policy, batch, record if first == 0 else None)
@@ -66,7 +66,7 @@ def evaluate(
 
 def _round(
     policy: Policy, batch: list[tuple[gym.Env[Any, Any], int]], record: list[Frame] | None
-) -> list[Episode]:
+) -> list[EvalEpisode]:
     policy.reset()
     states = [env.reset(seed=seed)[0] for env, seed in batch]
     returns, env_steps = [0.0] * len(batch), [0] * len(batch)
@@ -84,7 +84,7 @@ def _round(
     if record is not None:
         record.append(_shown(batch[0][0]))
     return [
-        Episode(seed, episode_return, steps)
+        EvalEpisode(seed, episode_return, steps)
         for (_, seed), episode_return, steps in zip(batch, returns, env_steps, strict=True)
     ]
 

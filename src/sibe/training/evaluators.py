@@ -24,7 +24,7 @@ from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
-from sibe.training.evaluation import MOST_ENVS, Episode, Frame, evaluate, make_eval_envs
+from sibe.training.evaluation import MOST_ENVS, EvalEpisode, Frame, evaluate, make_eval_envs
 from sibe.training.parent import end_with_parent
 from sibe.training.seeding import torch_stream
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Played(NamedTuple):
     """What came of an evaluation."""
 
-    episodes: list[Episode]
+    episodes: list[EvalEpisode]
     frames: list[Frame]
     """of the first episode, if they were asked for"""
 

@@ -15,7 +15,7 @@ from sibe.logs.sink import Sink
 from sibe.logs.tensorboard import TensorBoardLog
 from sibe.logs.video import write_mp4
 from sibe.storage.run_files import RunFiles
-from sibe.training.evaluation import Episode, Frame
+from sibe.training.evaluation import EvalEpisode, Frame
 
 _VIDEO_FPS = 25
 
@@ -73,7 +73,7 @@ class Recorder:
         """Write a training episode."""
         self._feed(lambda sink: sink.episode(row))
 
-    def evaluation(self, counts: dict[str, Any], episodes: Sequence[Episode]) -> None:
+    def evaluation(self, counts: dict[str, Any], episodes: Sequence[EvalEpisode]) -> None:
         """Write an evaluation: every return, and their mean."""
         rows = [
             {

@@ -150,9 +150,13 @@ def test_page_is_whole_and_asks_nobody(report: Path) -> None:
     assert "link" not in page.tags and text.count("<!--") == 0
     assert page.tags.count("video") == 12  # seed 1 of each method, task and setting
     data = json.loads(re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)[0])
-    assert [arm["label"] for arm in data["arms"] if arm["shown"]] == ["SIBE", "DB", "SAC"]
+    assert [variant["label"] for variant in data["variants"] if variant["shown"]] == [
+        "SIBE",
+        "DB",
+        "SAC",
+    ]
     assert [m["name"] for m in data["measures"]] == ["return", "kl", "bonus"]
-    place = {"task": "walker_walk", "background": "noise", "measure": "return", "arm": 0}
+    place = {"task": "walker_walk", "background": "noise", "measure": "return", "variant": 0}
     (curve,) = [c for c in data["curves"] if place.items() <= c.items()]
     assert curve["n"][-1] == 3 and max(curve["n"]) == 4 and len(curve["values"]) == 4
     assert "runs/broken" in text and "0123456789" in text and "Unfinished" in text

@@ -22,7 +22,7 @@ from sibe.analysis.representation.grid import to_grid
 from sibe.analysis.representation.latents import low_frequencies
 from sibe.analysis.representation.pairs import COPIES
 from sibe.analysis.representation.probe import KNN, R2, Questions, Score, ask, probe
-from sibe.analysis.representation.probe_dataset import Moments, collect, pose_features
+from sibe.analysis.representation.probe_dataset import ProbeDataset, collect, pose_features
 from sibe.analysis.representation.probe_table import as_csv, as_text
 from sibe.cli import main as cli
 from sibe.config.schema import EnvConfig
@@ -64,13 +64,13 @@ class Planted:
 
 
 @pytest.fixture(scope="module")
-def moments() -> Moments:
+def moments() -> ProbeDataset:
     config = EnvConfig(background="noise", size=16, action_repeat=25)
     return collect(config, Chance(), episodes=20, each=30, seed=0)
 
 
 @pytest.fixture(scope="module")
-def asked(moments: Moments) -> Questions:
+def asked(moments: ProbeDataset) -> Questions:
     return ask(moments, np.random.default_rng(0))
 
 
@@ -129,7 +129,7 @@ def test_a_planted_code_is_found_and_noise_is_not(asked: Questions) -> None:
 
 
 def test_backgrounds_are_exchanged_and_stay_in_their_fold(
-    moments: Moments, asked: Questions
+    moments: ProbeDataset, asked: Questions
 ) -> None:
     assert moments.pictures is not None
     background = next(target for target in asked.targets if target.group == "background")
@@ -147,7 +147,7 @@ def test_backgrounds_are_exchanged_and_stay_in_their_fold(
         assert {number % 2 for number in inside} == {0, 1}
 
 
-def test_the_grid_tells_pose_from_background(moments: Moments, tmp_path: Path) -> None:
+def test_the_grid_tells_pose_from_background(moments: ProbeDataset, tmp_path: Path) -> None:
     layout = _lay_out(moments, np.random.default_rng(0))
     assert len(layout.poses) == 300 and len(set(layout.poses.tolist())) == 300 // COPIES
     # Laid out by pose alone (its first two features), and by the identity of the background.

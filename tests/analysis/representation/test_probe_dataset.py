@@ -11,7 +11,7 @@ import pytest
 
 from sibe.analysis.representation.latents import low_frequencies
 from sibe.analysis.representation.probe_dataset import (
-    Moments,
+    ProbeDataset,
     _episode,
     collect,
     observations,
@@ -42,7 +42,7 @@ def world(background: str, **changes: Any) -> EnvConfig:
     return EnvConfig(**{"background": background, "size": 24, "action_repeat": 50, **changes})
 
 
-def states_of(moments: Moments) -> np.ndarray:
+def states_of(moments: ProbeDataset) -> np.ndarray:
     everyone = np.arange(len(moments.episode))
     return observations(moments, everyone, everyone)
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sibe.agents.plan2explore.behavior import ADAM_EPS, Actor, Behavior, descend
+from sibe.agents.plan2explore.behavior import ADAM_EPS, Behavior, LatentActor, descend
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
-from sibe.agents.plan2explore.disagreement import Disagreement
+from sibe.agents.plan2explore.disagreement import EnsembleDisagreement
 from sibe.agents.plan2explore.images import to_float
 from sibe.agents.plan2explore.imagination import Imagined, imagine
 from sibe.agents.plan2explore.networks import frozen
@@ -54,9 +54,9 @@ class Plan2Explore:
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model.to(device)
         features, embedding = self.model.rssm.features, self.model.encoder.size
-        self.ensemble = Disagreement(own, features, action_dim, embedding, generator=generator).to(
-            device
-        )
+        self.ensemble = EnsembleDisagreement(
+            own, features, action_dim, embedding, generator=generator
+        ).to(device)
         names = ("task",) if own.mode == "combination" else ("task", "curious")
         self.behaviors = {
             name: Behavior(own, features, action_dim, generator, device) for name in names
@@ -140,7 +140,7 @@ class Plan2Explore:
         bonus = self.ensemble.bonus(path.features[:-1], path.action)
         return bonus, bonus
 
-    def actor(self, explore: bool) -> Actor:
+    def actor(self, explore: bool) -> LatentActor:
         """Return the actor that collects (``explore``) or the one that is evaluated."""
         collects = "curious" if "curious" in self.behaviors else "task"
         return self.behaviors[collects if explore else "task"].actor

@@ -23,7 +23,7 @@ MEAN_LIMIT, FIRST_STD, MIN_STD = 5.0, 5.0, 1e-4
 ADAM_EPS = 1e-4
 
 
-class Actor(nn.Module):
+class LatentActor(nn.Module):
     """π: features ``[..., F]`` -> mean and standard deviation ``[..., A]`` before tanh.
 
     The mean is softly bounded to ±5, the standard deviation starts at 5 and stays above 1e-4.
@@ -61,7 +61,7 @@ class Outlook(NamedTuple):
 
 
 class Behavior:
-    """Actor and value with their optimizers."""
+    """LatentActor and value with their optimizers."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Behavior:
     ) -> None:
         self.config = config
         hidden = config.hidden
-        self.actor = Actor(features, action_dim, hidden, generator=generator).to(device)
+        self.actor = LatentActor(features, action_dim, hidden, generator=generator).to(device)
         self.value = elu_mlp((features, *[hidden] * 3, 1), generator=generator).to(device)
         adam = torch.optim.Adam
         self.actor_optimizer = adam(

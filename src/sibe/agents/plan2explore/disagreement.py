@@ -21,7 +21,7 @@ def disagreement(predictions: Tensor) -> Tensor:
     return (predictions - predictions.mean(0)).square().mean((0, -1))
 
 
-class Disagreement(nn.Module):
+class EnsembleDisagreement(nn.Module):
     """The ensemble; F features, E the size of an embedding."""
 
     def __init__(

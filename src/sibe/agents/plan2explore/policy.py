@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from sibe.agents.plan2explore.behavior import Actor
+from sibe.agents.plan2explore.behavior import LatentActor
 from sibe.agents.plan2explore.images import to_float
 from sibe.agents.plan2explore.rssm import State
 from sibe.agents.plan2explore.world_model import WorldModel
@@ -30,7 +30,7 @@ class RecurrentPolicy:
     def __init__(
         self,
         model: WorldModel,
-        actor: Callable[[bool], Actor],
+        actor: Callable[[bool], LatentActor],
         action_dim: int,
         action_noise: float,
         device: torch.device,

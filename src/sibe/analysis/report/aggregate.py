@@ -1,8 +1,8 @@
 """All tasks of a setting in one number: interquartile mean, profile, probability of improvement.
 
 Returns of the DeepMind Control suite lie between 0 and 1000, so a score is the return over 1000;
-other tasks have no such scale and stay out. Only tasks that every arm has a score for count:
-otherwise an arm would win by what it left out.
+other tasks have no such scale and stay out. Only tasks that every variant has a score for count:
+otherwise a variant would win by what it left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sibe.analysis.statistics import (
     performance_profile,
     probability_of_improvement_interval,
 )
-from sibe.analysis.variants import Arm
+from sibe.analysis.variants import Variant
 from sibe.envs.tasks import SUITE_TASKS
 
 FULL_SCORE = 1000.0
@@ -28,16 +28,16 @@ THRESHOLDS: Floats = np.linspace(0, 1, 101)[:-1]
 _SEED = 0
 
 
-class ArmAggregate(NamedTuple):
-    """One arm over all tasks that count."""
+class VariantAggregate(NamedTuple):
+    """One variant over all tasks that count."""
 
-    arm: Arm
+    variant: Variant
     runs: int
     iqm: Estimate
     profile: tuple[Floats, Floats, Floats]
     """share of runs above each of ``THRESHOLDS``, and both ends of its band"""
     improvement: Estimate | None
-    """probability that a seed of the first arm beats one of this arm; None for the first"""
+    """probability that a seed of the first variant beats one of this variant; None for the first"""
 
 
 class Aggregate(NamedTuple):
@@ -46,43 +46,52 @@ class Aggregate(NamedTuple):
     background: str
     tasks: list[str]
     left_out: list[str]
-    """tasks without a scale, or that an arm lacks"""
-    arms: list[ArmAggregate]
+    """tasks without a scale, or that a variant lacks"""
+    variants: list[VariantAggregate]
 
 
-def aggregate(cells: Sequence[Cell], arms: Sequence[Arm], background: str) -> Aggregate | None:
+def aggregate(
+    cells: Sequence[Cell], variants: Sequence[Variant], background: str
+) -> Aggregate | None:
     """Return the aggregates of one setting; None if no task counts."""
-    here = {(c.arm.key, c.task): c for c in cells if c.background == background and c.arm in arms}
-    present = [arm for arm in arms if any(key == arm.key for key, _ in here)]
+    here = {
+        (c.variant.key, c.task): c
+        for c in cells
+        if c.background == background and c.variant in variants
+    }
+    present = [variant for variant in variants if any(key == variant.key for key, _ in here)]
     everything = list(dict.fromkeys(task for _, task in here))
     tasks = [
         task
         for task in everything
-        if task in SUITE_TASKS and all((arm.key, task) in here for arm in present)
+        if task in SUITE_TASKS and all((variant.key, task) in here for variant in present)
     ]
     if not tasks:
         return None
     scores = {
-        arm.key: [np.asarray(here[arm.key, task].scores) / FULL_SCORE for task in tasks]
-        for arm in present
+        variant.key: [np.asarray(here[variant.key, task].scores) / FULL_SCORE for task in tasks]
+        for variant in present
     }
     first = present[0]
     return Aggregate(
         background,
         tasks,
         [task for task in everything if task not in tasks],
-        [_aggregate_arm(arm, scores[arm.key], first, scores[first.key]) for arm in present],
+        [
+            _aggregate_variant(variant, scores[variant.key], first, scores[first.key])
+            for variant in present
+        ],
     )
 
 
-def _aggregate_arm(
-    arm: Arm, scores: list[Floats], first: Arm, first_scores: list[Floats]
-) -> ArmAggregate:
-    # A generator per arm: an arm's interval does not depend on which others are in the report.
+def _aggregate_variant(
+    variant: Variant, scores: list[Floats], first: Variant, first_scores: list[Floats]
+) -> VariantAggregate:
+    # A generator per variant: its interval does not depend on which others are in the report.
     rng = np.random.default_rng(_SEED)
     iqm = interquartile_mean_interval(scores, rng)
     profile = performance_profile(scores, THRESHOLDS, rng)
     better = None
-    if arm != first:
+    if variant != first:
         better = probability_of_improvement_interval(first_scores, scores, rng)
-    return ArmAggregate(arm, sum(task.size for task in scores), iqm, profile, better)
+    return VariantAggregate(variant, sum(task.size for task in scores), iqm, profile, better)

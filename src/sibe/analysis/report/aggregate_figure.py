@@ -9,55 +9,57 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from sibe.analysis.comparison import setting_name
-from sibe.analysis.report.aggregate import THRESHOLDS, Aggregate, ArmAggregate
+from sibe.analysis.report.aggregate import THRESHOLDS, Aggregate, VariantAggregate
 from sibe.logs.plot_style import GRAY, INK, line_style, shortened
 
 
 def aggregate_figure(data: Aggregate) -> Figure:
-    """Draw the three panels; the third only if there is more than one arm."""
-    rivals = [one for one in data.arms if one.improvement is not None]
+    """Draw the three panels; the third only if there is more than one variant."""
+    rivals = [one for one in data.variants if one.improvement is not None]
     panels = 3 if rivals else 2
-    height = max(3.0, 1.6 + 0.34 * len(data.arms))
-    longest = max(len(shortened(one.arm.label)) for one in data.arms)
+    height = max(3.0, 1.6 + 0.34 * len(data.variants))
+    longest = max(len(shortened(one.variant.label)) for one in data.variants)
     # Rows are named at the left of two of the panels; 14 characters fit as it is.
     width = 3.7 * panels + 2 * 0.07 * max(0, longest - 14)
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
     axes = figure.subplots(1, panels)
-    _draw_iqm(axes[0], data.arms)
-    _draw_profiles(axes[1], data.arms)
+    _draw_iqm(axes[0], data.variants)
+    _draw_profiles(axes[1], data.variants)
     if rivals:
-        _draw_improvement(axes[2], rivals, shortened(data.arms[0].arm.label))
+        _draw_improvement(axes[2], rivals, shortened(data.variants[0].variant.label))
     tasks = f"{len(data.tasks)} task{'s' if len(data.tasks) > 1 else ''}"
     setting = setting_name(data.background)
     figure.suptitle(f"{setting}: {tasks}, score = return / 1000", fontsize=11, color=INK)
     return figure
 
 
-def _draw_iqm(axis: Any, arms: list[ArmAggregate]) -> None:
-    for row, one in enumerate(arms):
-        _draw_estimate(axis, row, one.iqm, one.arm.color)
-    _label_rows(axis, [f"{shortened(one.arm.label)} ({one.runs} runs)" for one in arms])
+def _draw_iqm(axis: Any, variants: list[VariantAggregate]) -> None:
+    for row, one in enumerate(variants):
+        _draw_estimate(axis, row, one.iqm, one.variant.color)
+    _label_rows(axis, [f"{shortened(one.variant.label)} ({one.runs} runs)" for one in variants])
     _style(axis, "interquartile mean, 95 % interval")
     axis.set_xlim(0, 1)
 
 
-def _draw_profiles(axis: Any, arms: list[ArmAggregate]) -> None:
-    for one in reversed(arms):
+def _draw_profiles(axis: Any, variants: list[VariantAggregate]) -> None:
+    for one in reversed(variants):
         share, low, high = one.profile
-        axis.fill_between(THRESHOLDS, low, high, color=one.arm.color, alpha=0.15, lw=0)
-        axis.plot(THRESHOLDS, share, color=one.arm.color, lw=1.6, ls=line_style(one.arm.dash))
+        axis.fill_between(THRESHOLDS, low, high, color=one.variant.color, alpha=0.15, lw=0)
+        axis.plot(
+            THRESHOLDS, share, color=one.variant.color, lw=1.6, ls=line_style(one.variant.dash)
+        )
     _style(axis, "score τ")
     axis.set(xlim=(0, 1), ylim=(0, 1.02))
     axis.set_ylabel("share of runs with a score above τ", fontsize=9, color=INK)
     axis.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def _draw_improvement(axis: Any, rivals: list[ArmAggregate], first: str) -> None:
+def _draw_improvement(axis: Any, rivals: list[VariantAggregate], first: str) -> None:
     axis.axvline(0.5, color=GRAY, lw=0.9, ls="--")
     for row, one in enumerate(rivals):
         assert one.improvement is not None
-        _draw_estimate(axis, row, one.improvement, one.arm.color)
-    _label_rows(axis, [f"over {shortened(one.arm.label)}" for one in rivals])
+        _draw_estimate(axis, row, one.improvement, one.variant.color)
+    _label_rows(axis, [f"over {shortened(one.variant.label)}" for one in rivals])
     _style(axis, f"probability that {first} is better")
     axis.set_xlim(-0.02, 1.02)
 

@@ -1,8 +1,8 @@
 """Figures over env steps: learning curves per setting, ablations, and bonus and KL over time.
 
 A line is the mean over seeds, the shade its 95 % interval (Student's t). With fewer than three
-seeds there is no shade: the seeds are drawn as thin lines. Where only a part of an arm's seeds has
-arrived yet, the mean goes on as a faint line. Legends say n.
+seeds there is no shade: the seeds are drawn as thin lines. Where only a part of a variant's seeds
+has arrived yet, the mean goes on as a faint line. Legends say n.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sibe.analysis.comparison import Study, setting_name
 from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
 from sibe.analysis.statistics import FEWEST
-from sibe.analysis.variants import Arm
+from sibe.analysis.variants import Variant
 from sibe.logs.plot_style import INK, X_LABEL, line_style, shortened, style_axis
 
 METRICS = {"kl": "KL (nats)", "bonus": "bonus per agent step"}
@@ -38,27 +38,31 @@ class Labels(NamedTuple):
     panel: Callable[[Place], str]
 
 
-def main_arms(study: Study) -> list[Arm]:
-    """Return the arms that are compared with each other: all but the paper's ablations."""
-    return [arm for arm in study.arms if arm.kind in ("method", "other")]
+def main_variants(study: Study) -> list[Variant]:
+    """Return the variants that are compared with each other: all but the paper's ablations."""
+    return [variant for variant in study.variants if variant.kind in ("method", "other")]
 
 
 def curves_figure(study: Study, background: str) -> Figure | None:
     """Draw the returns of one setting, a panel per task; None if it has ablations only."""
-    arms = main_arms(study)
-    places = [(background, task) for task in study.tasks(background, arms)]
+    variants = main_variants(study)
+    places = [(background, task) for task in study.tasks(background, variants)]
     if not places:
         return None
     labels = Labels(setting_name(background), _RETURN, lambda place: place[1])
-    return _figure(study, arms, _rows(places), labels, return_series)
+    return _figure(study, variants, _rows(places), labels, return_series)
 
 
 def ablation_figure(study: Study, kind: str) -> Figure | None:
     """Draw SIBE and its "component" or "chunk" variants: tasks down, settings across."""
-    variants = [arm for arm in study.arms if arm.kind == kind]
+    variants = [variant for variant in study.variants if variant.kind == kind]
     if not variants:
         return None
-    whole = [arm for arm in study.arms if arm.kind == "method" and arm.method == "sibe"]
+    whole = [
+        variant
+        for variant in study.variants
+        if variant.kind == "method" and variant.method == "sibe"
+    ]
     grid = [
         [(bg, task) for bg in study.backgrounds if task in study.tasks(bg, variants)]
         for task in study.tasks(None, variants)
@@ -73,21 +77,21 @@ def ablation_figure(study: Study, kind: str) -> Figure | None:
 
 def metric_figure(study: Study, background: str, metric: str) -> Figure | None:
     """Draw one of ``METRICS`` in training, a panel per task; None if nobody logs it."""
-    arms = main_arms(study)
+    variants = main_variants(study)
 
     def make(runs: Sequence[Run]) -> Series | None:
         return metric_series(runs, metric)
 
     tasks = [
         task
-        for task in study.tasks(background, arms)
-        if any(make(study.select(arm, background, task)) for arm in arms)
+        for task in study.tasks(background, variants)
+        if any(make(study.select(variant, background, task)) for variant in variants)
     ]
     if not tasks:
         return None
     title = f"{setting_name(background)}: {METRICS[metric]}, in training"
     labels = Labels(title, METRICS[metric], lambda place: place[1])
-    return _figure(study, arms, _rows([(background, task) for task in tasks]), labels, make)
+    return _figure(study, variants, _rows([(background, task) for task in tasks]), labels, make)
 
 
 def _rows(places: list[Place]) -> list[list[Place]]:
@@ -97,7 +101,7 @@ def _rows(places: list[Place]) -> list[list[Place]]:
 
 def _figure(
     study: Study,
-    arms: Sequence[Arm],
+    variants: Sequence[Variant],
     grid: Sequence[Sequence[Place]],
     labels: Labels,
     make: MakeSeries,
@@ -109,7 +113,7 @@ def _figure(
     seeds: dict[str, set[int]] = {}
     for row, places in enumerate(grid):
         for axis, place in zip(axes[row], places, strict=False):
-            _draw_panel(axis, study, arms, place, make, seeds)
+            _draw_panel(axis, study, variants, place, make, seeds)
             style_axis(axis, labels.y if axis is axes[row][0] else "")
             axis.set_title(labels.panel(place), fontsize=9.5, color=INK)
             if row == rows - 1 or len(grid[row + 1]) <= list(axes[row]).index(axis):
@@ -117,26 +121,28 @@ def _figure(
         for axis in axes[row][len(places) :]:
             axis.remove()
     figure.suptitle(labels.title, fontsize=11, color=INK)
-    _add_legend(figure, [(arm, seeds[arm.key]) for arm in arms if arm.key in seeds])
+    _add_legend(
+        figure, [(variant, seeds[variant.key]) for variant in variants if variant.key in seeds]
+    )
     return figure
 
 
 def _draw_panel(
     axis: Any,
     study: Study,
-    arms: Sequence[Arm],
+    variants: Sequence[Variant],
     place: Place,
     make: MakeSeries,
     seeds: dict[str, set[int]],
 ) -> None:
-    """Draw all curves of a panel, and note in ``seeds`` how many seeds each arm has."""
+    """Draw all curves of a panel, and note in ``seeds`` how many seeds each variant has."""
     last = lowest = 0.0
-    for arm in reversed(arms):  # the first arm on top
-        runs = study.select(arm, *place)
+    for variant in reversed(variants):  # the first variant on top
+        runs = study.select(variant, *place)
         series = make(runs) if runs else None
         if series is not None:
-            draw_series(axis, series, arm)
-            seeds.setdefault(arm.key, set()).add(len(series.seeds))
+            draw_series(axis, series, variant)
+            seeds.setdefault(variant.key, set()).add(len(series.seeds))
             last = max(last, series.env_step[-1])
             lowest = min(lowest, series.mean.min())
     axis.set_xlim(0, 1.02 * last or 1)
@@ -145,29 +151,36 @@ def _draw_panel(
         axis.set_ylim(0, axis.get_ylim()[1] if axis.get_ylim()[1] > 0 else 1)
 
 
-def draw_series(axis: Any, series: Series, arm: Arm) -> None:
+def draw_series(axis: Any, series: Series, variant: Variant) -> None:
     """Draw one curve."""
     x, mean, (low, high) = series.env_step, series.mean, series.band
-    axis.fill_between(x, low, high, color=arm.color, alpha=0.17, lw=0)
+    axis.fill_between(x, low, high, color=variant.color, alpha=0.17, lw=0)
     if 1 < len(series.seeds) < FEWEST:
-        axis.plot(x, series.values, color=arm.color, lw=0.7, alpha=0.6)
+        axis.plot(x, series.values, color=variant.color, lw=0.7, alpha=0.6)
     whole = series.n == len(series.seeds)
     part = ~whole
     part[:-1] |= ~whole[1:]  # up to the last whole point, so that the two lines meet
-    axis.plot(x, np.where(part, mean, np.nan), color=arm.color, lw=1.2, alpha=0.5)
+    axis.plot(x, np.where(part, mean, np.nan), color=variant.color, lw=1.2, alpha=0.5)
     marker = "o" if len(x) == 1 else None  # a line of one point would not be seen
-    style = {"color": arm.color, "lw": 1.7, "ls": line_style(arm.dash), "marker": marker}
+    style = {"color": variant.color, "lw": 1.7, "ls": line_style(variant.dash), "marker": marker}
     axis.plot(x, np.where(whole, mean, np.nan), **style)
 
 
-def _add_legend(figure: Figure, arms: Sequence[tuple[Arm, set[int]]]) -> None:
+def _add_legend(figure: Figure, variants: Sequence[tuple[Variant, set[int]]]) -> None:
     handles = [
-        Line2D([], [], color=arm.color, ls=line_style(arm.dash), lw=1.7, label=_legend(arm, seeds))
-        for arm, seeds in arms
+        Line2D(
+            [],
+            [],
+            color=variant.color,
+            ls=line_style(variant.dash),
+            lw=1.7,
+            label=_legend(variant, seeds),
+        )
+        for variant, seeds in variants
     ]
-    longest = max(len(shortened(arm.label)) for arm, _ in arms)
+    longest = max(len(shortened(variant.label)) for variant, _ in variants)
     fitting = max(1, int(figure.get_figwidth() // (1.3 + 0.07 * longest)))
-    figure.set_figheight(figure.get_figheight() + 0.2 * ((len(arms) - 1) // fitting))
+    figure.set_figheight(figure.get_figheight() + 0.2 * ((len(variants) - 1) // fitting))
     figure.legend(
         handles=handles,
         loc="outside lower center",
@@ -179,7 +192,7 @@ def _add_legend(figure: Figure, arms: Sequence[tuple[Arm, set[int]]]) -> None:
     )
 
 
-def _legend(arm: Arm, seeds: set[int]) -> str:
+def _legend(variant: Variant, seeds: set[int]) -> str:
     low, high = min(seeds), max(seeds)
-    label = shortened(arm.label)
+    label = shortened(variant.label)
     return f"{label} (n = {low})" if low == high else f"{label} (n = {low}–{high})"

@@ -81,8 +81,8 @@ def _lead(results: Results, version: str) -> str:
     study = results.study
     counts = {
         "run": len(study.runs),
-        "method": len({arm.method for arm in study.arms}),
-        "variant": sum(arm.kind != "method" for arm in study.arms),
+        "method": len({variant.method for variant in study.variants}),
+        "variant": sum(variant.kind != "method" for variant in study.variants),
         "task": len(study.tasks()),
         "setting": len(study.backgrounds),
     }

@@ -14,28 +14,34 @@ from sibe.analysis.statistics import Floats
 
 
 def page_data(study: Study) -> dict[str, Any]:
-    """Return arms, settings, tasks, measures and curves; null stands for what is not there."""
+    """Return variants, settings, tasks, measures and curves; null stands for what is not there."""
     measures = _measures()
     curves = [
-        {"measure": name, "background": background, "task": task, "arm": number, **_curve(series)}
+        {
+            "measure": name,
+            "background": background,
+            "task": task,
+            "variant": number,
+            **_curve(series),
+        }
         for name, (_, make) in measures.items()
         for background in study.backgrounds
         for task in study.tasks(background)
-        for number, arm in enumerate(study.arms)
-        if (runs := study.select(arm, background, task)) and (series := make(runs)) is not None
+        for number, variant in enumerate(study.variants)
+        if (runs := study.select(variant, background, task)) and (series := make(runs)) is not None
     ]
     drawn = {curve["measure"] for curve in curves}
-    some_method = any(arm.kind in ("method", "other") for arm in study.arms)
+    some_method = any(variant.kind in ("method", "other") for variant in study.variants)
     return {
-        "arms": [
+        "variants": [
             {
-                "label": arm.label,
-                "color": arm.color,
-                "dash": arm.dash,
+                "label": variant.label,
+                "color": variant.color,
+                "dash": variant.dash,
                 # The paper's ablations would crowd the comparison of methods: one click away.
-                "shown": arm.kind in ("method", "other") or not some_method,
+                "shown": variant.kind in ("method", "other") or not some_method,
             }
-            for arm in study.arms
+            for variant in study.variants
         ],
         "backgrounds": [{"name": b, "label": setting_name(b)} for b in study.backgrounds],
         "tasks": study.tasks(),

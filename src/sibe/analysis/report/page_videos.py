@@ -43,7 +43,7 @@ def page_videos(study: Study, *, largest: int = LARGEST, total: int = TOTAL) -> 
             left_out += 1
             continue
         room -= len(data)
-        shown.append(Video(_caption(run, study.arm_of[run.name].label), data))
+        shown.append(Video(_caption(run, study.variant_of[run.name].label), data))
     return Videos(shown, left_out, largest, total)
 
 
@@ -53,16 +53,16 @@ def _order(study: Study) -> list[Run]:
     rank = {}
     for run in sorted(study.runs, key=lambda run: run.seed):
         if run.videos:
-            place = (study.arm_of[run.name].key, run.background, run.task)
+            place = (study.variant_of[run.name].key, run.background, run.task)
             rank[run.name] = seen[place] = seen.get(place, -1) + 1
-    labels = [arm.label for arm in study.arms]
+    labels = [variant.label for variant in study.variants]
     return sorted(
         (run for run in study.runs if run.name in rank),
         key=lambda run: (
             rank[run.name],
             study.backgrounds.index(run.background),
             run.task,
-            labels.index(study.arm_of[run.name].label),
+            labels.index(study.variant_of[run.name].label),
         ),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sibe.analysis.comparison import Study, load_study, setting_name
 from sibe.analysis.report.aggregate import Aggregate, aggregate
-from sibe.analysis.report.curve_figures import main_arms
+from sibe.analysis.report.curve_figures import main_variants
 from sibe.analysis.report.paper_table import Reference, reference_scores
 from sibe.analysis.report.score_table import ScoreTable, score_table
 from sibe.analysis.scores import Cell, cells_at, last_common_step, score_at
@@ -46,10 +46,10 @@ def compute_results(roots: Sequence[Path], at: int | None = None) -> Results:
     study = load_study(roots)
     env_step = last_common_step(study.runs)[0] if at is None else at
     cells = cells_at(study, env_step)
-    main = main_arms(study)
-    variants = [arm for arm in study.arms if arm not in main]
-    whole = [arm for arm in main if arm.kind == "method" and arm.method == "sibe"]
-    ablated = {(c.background, c.task) for c in cells if c.arm in variants}
+    main = main_variants(study)
+    variants = [variant for variant in study.variants if variant not in main]
+    whole = [variant for variant in main if variant.kind == "method" and variant.method == "sibe"]
+    ablated = {(c.background, c.task) for c in cells if c.variant in variants}
     with_ablation = [c for c in cells if (c.background, c.task) in ablated]
     found = [aggregate(cells, main, background) for background in study.backgrounds]
     aggregates = [one for one in found if one is not None]
@@ -57,7 +57,7 @@ def compute_results(roots: Sequence[Path], at: int | None = None) -> Results:
         study=study,
         env_step=env_step,
         cells=cells,
-        table=score_table([c for c in cells if c.arm in main], main, env_step),
+        table=score_table([c for c in cells if c.variant in main], main, env_step),
         ablations=score_table(with_ablation, [*whole, *variants], env_step, printed=False),
         aggregates=aggregates,
         references=[r for r in reference_scores() if r.task in study.tasks(r.background)],

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.paper_table import Mark, PaperCell, marks, paper_table
 from sibe.analysis.scores import Cell
-from sibe.analysis.variants import Arm
+from sibe.analysis.variants import Variant
 from sibe.catalogue.registry import ENTRIES, find_agent
 
 RULES = (
@@ -25,7 +25,7 @@ RULES = (
 _PAPER_STEP = 500_000
 
 
-class Entry(NamedTuple):
+class TableCell(NamedTuple):
     """A number of the table."""
 
     mean: float
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     mark: Mark
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One task in one setting, from one origin."""
 
     background: str
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     origin: str
     """"these runs" or "paper" """
     env_step: int
-    entries: list[Entry | None]
+    entries: list[TableCell | None]
     """one per column"""
 
     @property
@@ -53,53 +53,55 @@ class Row(NamedTuple):
 
 
 class ScoreTable(NamedTuple):
-    """Columns are arms; the rows of our runs and of the paper alternate."""
+    """Columns are variants; the rows of our runs and of the paper alternate."""
 
     columns: list[str]
-    rows: list[Row]
+    rows: list[TableRow]
 
 
 def score_table(
-    cells: Sequence[Cell], arms: Sequence[Arm], env_step: int, *, printed: bool = True
+    cells: Sequence[Cell], variants: Sequence[Variant], env_step: int, *, printed: bool = True
 ) -> ScoreTable:
-    """Return the table of ``arms``; if ``printed``, with the paper's row where it has the task.
+    """Return the table of ``variants``; if ``printed``, with the paper's row where it has the task.
 
     Methods that only the paper has get a column of their own, so that its rows are whole.
     """
     paper = {(c.background, c.task, c.method): c for c in paper_table()} if printed else {}
     places = list(dict.fromkeys((cell.background, cell.task) for cell in cells))
-    ours = {arm.method for arm in arms if arm.kind == "method"}
+    ours = {variant.method for variant in variants if variant.kind == "method"}
     theirs = {method for *place, method in paper if tuple(place) in places}
     others = [method for method in ENTRIES if method in theirs - ours]
-    by_place = {(cell.background, cell.task, cell.arm.key): cell for cell in cells}
+    by_place = {(cell.background, cell.task, cell.variant.key): cell for cell in cells}
     rows = []
     for place in places:
-        found = _ours([by_place.get((*place, arm.key)) for arm in arms])
-        rows.append(Row(*place, "these runs", env_step, found + [None] * len(others)))
-        entries = _theirs(arms, others, place, paper)
+        found = _ours([by_place.get((*place, variant.key)) for variant in variants])
+        rows.append(TableRow(*place, "these runs", env_step, found + [None] * len(others)))
+        entries = _theirs(variants, others, place, paper)
         if any(entries):
-            rows.append(Row(*place, "paper", _PAPER_STEP, entries))
-    names = [arm.label for arm in arms] + [find_agent(method).label for method in others]
+            rows.append(TableRow(*place, "paper", _PAPER_STEP, entries))
+    names = [variant.label for variant in variants] + [
+        find_agent(method).label for method in others
+    ]
     return ScoreTable(names, rows)
 
 
-def _ours(cells: Sequence[Cell | None]) -> list[Entry | None]:
+def _ours(cells: Sequence[Cell | None]) -> list[TableCell | None]:
     means = [cell.mean if cell else math.nan for cell in cells]
     ses = [cell.se if cell else math.nan for cell in cells]
     found = zip(cells, means, ses, marks(means, ses), strict=True)
-    return [Entry(mean, se, cell.n, mark) if cell else None for cell, mean, se, mark in found]
+    return [TableCell(mean, se, cell.n, mark) if cell else None for cell, mean, se, mark in found]
 
 
 def _theirs(
-    arms: Sequence[Arm],
+    variants: Sequence[Variant],
     others: Sequence[str],
     place: tuple[str, str],
     paper: dict[tuple[str, str, str], PaperCell],
-) -> list[Entry | None]:
-    entries: list[Entry | None] = []
+) -> list[TableCell | None]:
+    entries: list[TableCell | None] = []
     taken: set[str] = set()
     for method, kind in [
-        *((arm.method, arm.kind) for arm in arms),
+        *((variant.method, variant.kind) for variant in variants),
         *((m, "method") for m in others),
     ]:
         cell = paper.get((*place, method))
@@ -107,11 +109,11 @@ def _theirs(
             entries.append(None)
         else:
             taken.add(method)  # one printed number goes to one column only
-            entries.append(Entry(cell.mean, cell.se, cell.seeds, cell.mark))
+            entries.append(TableCell(cell.mean, cell.se, cell.seeds, cell.mark))
     return entries
 
 
-def cell_text(entry: Entry, row: Row, plus_minus: str = " ± ") -> str:
+def cell_text(entry: TableCell, row: TableRow, plus_minus: str = " ± ") -> str:
     """Return "867 ± 8", with n where the row's seeds differ or there is only one."""
     digits = 0 if row.origin == "paper" or abs(entry.mean) >= 10 else 1
     text = f"{entry.mean:.{digits}f}"
@@ -120,7 +122,7 @@ def cell_text(entry: Entry, row: Row, plus_minus: str = " ± ") -> str:
     return text if row.common_n else f"{text} (n={entry.n})"
 
 
-def row_label(row: Row) -> str:
+def row_label(row: TableRow) -> str:
     """Return where the row's numbers come from, at which env step and over how many seeds."""
     seeds = f", n = {row.common_n}" if row.common_n else ""
     return f"{row.origin}, {steps_text(row.env_step)}{seeds}"
@@ -152,7 +154,7 @@ def _cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-def _markdown_cell(entry: Entry | None, row: Row) -> str:
+def _markdown_cell(entry: TableCell | None, row: TableRow) -> str:
     if entry is None:
         return "–"
     text = cell_text(entry, row)
@@ -182,7 +184,7 @@ def latex_table(table: ScoreTable, caption: str) -> str:
     return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table*}"]) + "\n"
 
 
-def _latex_cell(entry: Entry | None, row: Row) -> str:
+def _latex_cell(entry: TableCell | None, row: TableRow) -> str:
     if entry is None:
         return "--"
     text = cell_text(entry, row, r"$\pm$")

@@ -64,9 +64,9 @@ def aggregate_text(aggregates: Sequence[Aggregate]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for data in aggregates:
-        for one in data.arms:
+        for one in data.variants:
             better = estimate_text(one.improvement) if one.improvement else "–"
-            place = [setting_name(data.background), one.arm.label]
+            place = [setting_name(data.background), one.variant.label]
             numbers = [str(len(data.tasks)), str(one.runs), estimate_text(one.iqm), better]
             lines.append("| " + " | ".join([*place, *numbers]) + " |")
     return "\n".join(lines)
@@ -114,8 +114,8 @@ def _table_csv(results: Results) -> str:
     for cell in results.cells:
         low, high = bootstrap_interval(cell.scores, np.random.default_rng(_SEED))
         numbers = [results.env_step, cell.n, cell.mean, cell.se, "standard error", low, high]
-        bold, asterisk = marks[cell.background, cell.task, cell.arm.label]
-        place = ["these runs", cell.background, cell.task, cell.arm.label]
+        bold, asterisk = marks[cell.background, cell.task, cell.variant.label]
+        place = ["these runs", cell.background, cell.task, cell.variant.label]
         rows.append([*place, *numbers, int(bold), int(asterisk), ""])
     tasks = results.study.tasks()
     for p in paper_table():
@@ -144,7 +144,14 @@ def _marks(results: Results) -> dict[tuple[str, str, str], Mark]:
 
 def _seeds_csv(results: Results) -> str:
     rows = [
-        [run.background, run.task, results.study.arm_of[run.name].label, run.seed, score, run.name]
+        [
+            run.background,
+            run.task,
+            results.study.variant_of[run.name].label,
+            run.seed,
+            score,
+            run.name,
+        ]
         for run in results.study.runs
         if (score := score_at(run, results.env_step)) is not None
     ]
@@ -155,7 +162,7 @@ def _seeds_csv(results: Results) -> str:
 def _evaluations_csv(results: Results) -> str:
     rows = []
     for run in results.study.runs:
-        place = [run.background, run.task, results.study.arm_of[run.name].label, run.seed]
+        place = [run.background, run.task, results.study.variant_of[run.name].label, run.seed]
         table = run.evals
         blank = np.full(len(table["frame"]), np.nan)
         spread, episodes = (table.get(c, blank) for c in ("episode_reward_std", "episodes"))
@@ -170,10 +177,10 @@ def _evaluations_csv(results: Results) -> str:
 def _aggregate_csv(aggregates: Sequence[Aggregate]) -> str:
     rows = []
     for data in aggregates:
-        for one in data.arms:
+        for one in data.variants:
             better = one.improvement or Estimate(math.nan, math.nan, math.nan)
-            place = [data.background, one.arm.label, " ".join(data.tasks), one.runs]
-            rows.append([*place, *one.iqm, data.arms[0].arm.label, *better])
+            place = [data.background, one.variant.label, " ".join(data.tasks), one.runs]
+            rows.append([*place, *one.iqm, data.variants[0].variant.label, *better])
     head = "background method tasks runs iqm iqm_low iqm_high first p_first_is_better p_low p_high"
     return _csv(head.split(), rows)
 

@@ -1,6 +1,6 @@
-"""Intervals for means over moments that come in episodes: episodes are drawn anew, not moments.
+"""Intervals for means over samples that come in episodes: episodes are resampled, not samples.
 
-Moments of one episode resemble each other, so they are worth less than as many independent ones;
+Samples of one episode resemble each other, so they are worth less than as many independent ones;
 drawing whole episodes with replacement keeps that in the width of the interval.
 """
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from sibe.catalogue.build import build_agent
 from sibe.errors import UserError
-from sibe.policy.load import Policy, load_policy
+from sibe.policy.load import TrainedPolicy, load_policy
 from sibe.training.seeding import torch_stream
 
 _SHARED = ("task", "size", "action_repeat", "camera")
 
 
-def load_runs(paths: Sequence[Path], *, device: str) -> dict[str, Policy]:
+def load_runs(paths: Sequence[Path], *, device: str) -> dict[str, TrainedPolicy]:
     """Return the policies of runs or exports by a label each, in order.
 
     Raises:
@@ -47,7 +47,7 @@ def load_runs(paths: Sequence[Path], *, device: str) -> dict[str, Policy]:
     return dict(zip(unique, policies, strict=True))
 
 
-def untrained_agent(policy: Policy) -> Any:
+def untrained_agent(policy: TrainedPolicy) -> Any:
     """Return the policy's agent as it was before training: the same networks, first weights."""
     agent, config = policy.agent, policy.config
     stream = torch_stream(config.seed, "agent")

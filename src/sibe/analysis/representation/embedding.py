@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sibe.analysis.representation.grid import Cells, distances, to_grid, tsne
-from sibe.analysis.representation.grid_picture import Mark, draw_grid
+from sibe.analysis.representation.grid_picture import MarkedPair, draw_grid
 from sibe.analysis.representation.latents import low_frequencies, represent
 from sibe.analysis.representation.pairs import (
     COPIES,
@@ -25,7 +25,7 @@ from sibe.analysis.representation.pairs import (
 )
 from sibe.analysis.representation.probe_dataset import (
     Floats,
-    Moments,
+    ProbeDataset,
     collect,
     observations,
     pose_features,
@@ -35,7 +35,7 @@ from sibe.envs.frame_stack import newest_frames
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.logs.picture_file import check_png, write_png
-from sibe.policy.load import Policy
+from sibe.policy.load import TrainedPolicy
 from sibe.training.seeding import numpy_stream
 
 COLUMNS, ROWS = 20, 15
@@ -53,7 +53,7 @@ class Grid(NamedTuple):
 
 
 def write_grids(
-    policy: Policy, env: EnvConfig, out: Path, *, episodes: int, seed: int
+    policy: TrainedPolicy, env: EnvConfig, out: Path, *, episodes: int, seed: int
 ) -> list[Grid]:
     """Write a grid for each representation: ``out`` is the method's (or c), ``out``_c is c.
 
@@ -88,7 +88,7 @@ def write_grids(
     return grids
 
 
-def _lay_out(moments: Moments, rng: np.random.Generator) -> Layout:
+def _lay_out(moments: ProbeDataset, rng: np.random.Generator) -> Layout:
     cells = COLUMNS * ROWS
     count = cells if moments.pictures is None else cells // COPIES
     if len(moments.episode) < count:
@@ -109,8 +109,8 @@ def _measure(path: Path, name: str, cells: Cells, layout: Layout) -> Grid:
     return Grid(path, name, mean(layout.same_pose), mean(layout.same_background), mean(everyone))
 
 
-def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[Mark]:
-    """Mark the pair of one pose whose backgrounds differ most, and the other way round.
+def _marks(moments: ProbeDataset, layout: Layout, cells: Cells, grid: Grid) -> list[MarkedPair]:
+    """MarkedPair the pair of one pose whose backgrounds differ most, and the other way round.
 
     Only robots that are well in view are marked: the poses that differ most may be two in which
     it has left the picture.
@@ -122,7 +122,7 @@ def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[M
     coverage = moments.layers[layout.poses, -1, ..., 3].mean(axis=(1, 2))
     in_view = coverage >= np.median(coverage)
 
-    def mark(pairs: Cells, features: Floats, title: str, kind: str, mean: float) -> Mark:
+    def mark(pairs: Cells, features: Floats, title: str, kind: str, mean: float) -> MarkedPair:
         clear = pairs[in_view[pairs].all(axis=1)]
         pair = most_different(clear if len(clear) else pairs, features)
         apart = distances(cells, np.array([pair]))[0]
@@ -130,7 +130,7 @@ def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[M
             f"these two: {apart:.1f} cells apart\n"
             f"all {len(pairs)} pairs of one {kind}:\n{mean:.1f} on average"
         )
-        return Mark(pair, title, text)
+        return MarkedPair(pair, title, text)
 
     return [
         mark(layout.same_pose, behind, "same pose,\nother background", "pose", grid.same_pose),
@@ -144,7 +144,7 @@ def _marks(moments: Moments, layout: Layout, cells: Cells, grid: Grid) -> list[M
     ]
 
 
-def _title(policy: Policy, env: EnvConfig, latent: str) -> str:
+def _title(policy: TrainedPolicy, env: EnvConfig, latent: str) -> str:
     run = policy.config
     parts = (
         f"{latent} of {run.method}",

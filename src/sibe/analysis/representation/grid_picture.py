@@ -18,7 +18,7 @@ _LEAST = 84  # pixels: smaller frames are enlarged by a whole factor
 _THUMB = 128
 
 
-class Mark(NamedTuple):
+class MarkedPair(NamedTuple):
     """A marked pair: which two, and what is said about it."""
 
     pair: tuple[int, int]
@@ -32,7 +32,7 @@ def draw_grid(
     *,
     title: str,
     subtitle: str,
-    marks: list[Mark],
+    marks: list[MarkedPair],
     note: str,
 ) -> Figure:
     """Return a figure of ``frames`` [N, H, W, 3], each in its cell (column, row) [N, 2].
@@ -94,7 +94,7 @@ def _frames(x: float, y: float, side: float, color: str, style: Any) -> tuple[Re
 
 
 def _draw_legend(
-    axis: Any, frames: Frame, marks: list[Mark], note: str, top: float, width: float
+    axis: Any, frames: Frame, marks: list[MarkedPair], note: str, top: float, width: float
 ) -> None:
     share = (width - 2 * _MARGIN) / 3
     for number, mark in enumerate(marks):

@@ -26,7 +26,7 @@ from sibe.analysis.representation.latents import low_frequencies, represent
 from sibe.analysis.representation.neighbors import Indices, chance_overlap, nearest, overlap
 from sibe.analysis.representation.probe_dataset import (
     Floats,
-    Moments,
+    ProbeDataset,
     collect,
     observations,
     pose_features,
@@ -36,7 +36,7 @@ from sibe.analysis.statistics import Estimate
 from sibe.config.schema import EnvConfig
 from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame
-from sibe.policy.load import Policy
+from sibe.policy.load import TrainedPolicy
 from sibe.training.seeding import numpy_stream
 
 NEIGHBORS = 10
@@ -88,7 +88,7 @@ class Questions(NamedTuple):
 
 
 def probe_runs(
-    policies: dict[str, Policy], env: EnvConfig, *, untrained: bool, episodes: int, seed: int
+    policies: dict[str, TrainedPolicy], env: EnvConfig, *, untrained: bool, episodes: int, seed: int
 ) -> tuple[list[Score], int]:
     """Return the scores of all runs and the number of observations they were shown.
 
@@ -117,7 +117,7 @@ def probe_runs(
 class _Shortened:
     """A policy that sees the newest frames of a deeper stack than it was trained with."""
 
-    def __init__(self, policy: Policy, stack: int) -> None:
+    def __init__(self, policy: TrainedPolicy, stack: int) -> None:
         self._policy, self._stack = policy, stack
         self.reset = policy.reset
 
@@ -127,7 +127,7 @@ class _Shortened:
         return self._policy.act(newest_frames(obs, wanted, stack=self._stack))
 
 
-def ask(moments: Moments, rng: np.random.Generator) -> Questions:
+def ask(moments: ProbeDataset, rng: np.random.Generator) -> Questions:
     """Exchange the backgrounds of the moments and ask for both."""
     fold = (moments.episode // 2) % FOLDS  # of two episodes, one is the policy's and one random
     everyone = np.arange(len(fold))
@@ -185,7 +185,7 @@ def _neighbor_scores(
         yield Score(label, latent, KNN, space, "", interval(shared), chance)
 
 
-def _state_targets(moments: Moments, episode: Indices) -> Iterator[Target]:
+def _state_targets(moments: ProbeDataset, episode: Indices) -> Iterator[Target]:
     for group in ("positions", "velocities", "task"):
         names, values = getattr(moments, group)
         moving = [i for i, spread in enumerate(values.std(axis=0)) if spread > 1e-9]

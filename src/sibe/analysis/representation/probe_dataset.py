@@ -1,4 +1,4 @@
-"""Moments of evaluation episodes, taken apart: the robot, what was behind it, and the true state.
+"""Samples of evaluation episodes, taken apart: the robot, what was behind it, the true state.
 
 Every frame of the ``noise`` and ``video`` settings is a robot laid over a picture. Kept apart, any
 robot can be shown before any picture, so that pose and background vary independently, or one of
@@ -51,7 +51,7 @@ class Quantities(NamedTuple):
     """``[N, len(names)]``"""
 
 
-class Moments(NamedTuple):
+class ProbeDataset(NamedTuple):
     """N moments; a frame is ``layers`` over ``pictures``, or ``layers`` itself if clean."""
 
     layers: Frame
@@ -69,13 +69,15 @@ class Moments(NamedTuple):
     """by how much layers and pictures are larger than what the agent sees"""
 
 
-class _Moment(NamedTuple):
+class _Sample(NamedTuple):
     frames: tuple[Frame, ...]
     pictures: tuple[Frame, ...]
     state: SimulatorState
 
 
-def collect(config: EnvConfig, player: Player, *, episodes: int, each: int, seed: int) -> Moments:
+def collect(
+    config: EnvConfig, player: Player, *, episodes: int, each: int, seed: int
+) -> ProbeDataset:
     """Play ``episodes`` evaluation episodes and keep up to ``each`` random moments of every one.
 
     Args:
@@ -87,7 +89,7 @@ def collect(config: EnvConfig, player: Player, *, episodes: int, each: int, seed
     """
     env = make_configured_env(config, split="eval")
     rng = numpy_stream(seed, "moments")
-    kept: list[list[_Moment]] = []
+    kept: list[list[_Sample]] = []
     try:
         for number in range(episodes):
             player.reset()
@@ -106,7 +108,7 @@ def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -
     return replace(config, background=shown, clips=clips or config.clips)
 
 
-def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
+def observations(moments: ProbeDataset, poses: Any, backgrounds: Any) -> Frame:
     """Return states uint8 ``[M, H, W, 3·stack]``: robots ``poses`` before ``backgrounds``.
 
     Both are index arrays ``[M]`` into the moments; clean moments have no background to choose.
@@ -124,7 +126,7 @@ def observations(moments: Moments, poses: Any, backgrounds: Any) -> Frame:
     return np.stack(states)
 
 
-def pose_features(moments: Moments) -> Floats:
+def pose_features(moments: ProbeDataset) -> Floats:
     """Return what poses are compared by, ``[N, P]``: visible positions in standard deviations.
 
     An env without joints is compared by its own observation.
@@ -149,10 +151,10 @@ def _random(env: gym.Env[Any, Any], rng: np.random.Generator) -> Act:
 
 def _episode(
     env: gym.Env[Any, Any], act: Act, seed: int, stack: int, each: int, rng: np.random.Generator
-) -> list[_Moment]:
+) -> list[_Sample]:
     """Play an episode; each of its moments is as likely to be kept (a reservoir)."""
     recent: deque[tuple[Frame, Frame | None]] = deque(maxlen=stack)
-    kept: list[_Moment] = []
+    kept: list[_Sample] = []
     inner: Any = env.unwrapped
     state, _ = env.reset(seed=seed)
     seen, done = 0, False
@@ -171,13 +173,13 @@ def _episode(
         done = terminated or truncated
 
 
-def _moment(inner: Any, recent: deque[tuple[Frame, Frame | None]]) -> _Moment:
+def _moment(inner: Any, recent: deque[tuple[Frame, Frame | None]]) -> _Sample:
     frames = tuple(frame for frame, _ in recent)
     pictures = tuple(picture for _, picture in recent if picture is not None)
-    return _Moment(frames, pictures, simulator_state(inner))
+    return _Sample(frames, pictures, simulator_state(inner))
 
 
-def _stacked(kept: list[list[_Moment]], visible: set[str]) -> Moments:
+def _stacked(kept: list[list[_Sample]], visible: set[str]) -> ProbeDataset:
     moments = [moment for episode in kept for moment in episode]
     if not moments:
         raise UserError("the episodes are shorter than a stack of frames: there is nothing to see")
@@ -190,4 +192,6 @@ def _stacked(kept: list[list[_Moment]], visible: set[str]) -> Moments:
     episode = np.repeat(np.arange(len(kept)), [len(episode) for episode in kept])
     frames = np.array([m.frames for m in moments])
     positions, velocities, task = groups
-    return Moments(frames, pictures, positions, velocities, task, tuple(sorted(visible)), episode)
+    return ProbeDataset(
+        frames, pictures, positions, velocities, task, tuple(sorted(visible)), episode
+    )

@@ -1,4 +1,4 @@
-"""A pixel task the usual way: dm_control renders, a segmentation image says what to paint over.
+"""A pixel task as the reference draws it: dm_control renders, a segmentation image is the mask.
 
 One stock render for the picture, a second one for the mask, NumPy for the rest; frames are moved to
 CHW and stacked by concatenation. Mesa's threads are left as they come.

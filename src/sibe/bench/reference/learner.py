@@ -1,4 +1,4 @@
-"""Soft actor-critic with SIBE, each loss for itself: the usual formulation, written plainly.
+"""Soft actor-critic with SIBE, each loss for itself: the reference formulation, written plainly.
 
 Every loss encodes its own images (method online and target, critic online, next action, critic
 target, actor) and has its own optimizers and backward pass; Adam and EMA go parameter by parameter.

@@ -1,4 +1,4 @@
-"""The usual replay: stacked observations and their successors, both whole, as NCHW bytes.
+"""The reference replay: stacked observations and their successors, both whole, as NCHW bytes.
 
 With three frames per state every frame is stored six times. A batch is gathered by fancy indexing,
 turned into floats and only then padded and cropped.

@@ -1,6 +1,6 @@
 "use strict";
 // One panel of curves as inline SVG, with a cursor that reads the values. No library.
-// A curve: {x, mean, low, high, n, seeds, values, arm: {label, color, dash}}; null is "nothing here".
+// A curve: {x, mean, low, high, n, seeds, values, variant: {label, color, dash}}; null is "nothing here".
 
 const SVG_NS = "http://www.w3.org/2000/svg";
 const MARGIN = { top: 10, right: 18, bottom: 38, left: 46 };
@@ -89,7 +89,7 @@ function drawAxes(svg, size, range, sx, sy) {
 }
 
 function drawCurve(svg, curve, sx, sy, everySeed) {
-  const { color, dash } = curve.arm;
+  const { color, dash } = curve.variant;
   const place = (values) => values.map((y, i) => [sx(curve.x[i]), y === null ? null : sy(y)]);
   svgElement(svg, "path", { d: bandPath(curve, sx, sy), fill: color, "fill-opacity": 0.18 });
   // Too few seeds for a band: the seeds themselves say how much they differ.
@@ -108,7 +108,7 @@ function drawCurve(svg, curve, sx, sy, everySeed) {
 function describe(title, curves) {
   const last = curves.map((c) => {
     const i = c.x.length - 1;
-    return `${c.arm.label} ${formatValue(c.mean[i])} at ${formatSteps(c.x[i])} env steps`;
+    return `${c.variant.label} ${formatValue(c.mean[i])} at ${formatSteps(c.x[i])} env steps`;
   });
   return `${title}: ${last.join(", ")}`;
 }
@@ -123,9 +123,9 @@ function fillTip(tip, curves, x) {
     .sort((a, b) => b.curve.mean[b.i] - a.curve.mean[a.i]);
   for (const { curve, i } of rows) {
     const row = htmlElement(tip, "div", "");
-    htmlElement(row, "i", "").style.background = curve.arm.color;
+    htmlElement(row, "i", "").style.background = curve.variant.color;
     const band = curve.low[i] === null ? "" : ` [${formatValue(curve.low[i])}, ${formatValue(curve.high[i])}]`;
-    htmlElement(row, "span", `${curve.arm.label}: ${formatValue(curve.mean[i])}${band}, n = ${curve.n[i]}`);
+    htmlElement(row, "span", `${curve.variant.label}: ${formatValue(curve.mean[i])}${band}, n = ${curve.n[i]}`);
   }
 }
 
@@ -148,7 +148,7 @@ function addCursor(svg, tip, curves, size, sx, sy) {
     for (const curve of curves) {
       const i = curve.x.indexOf(x);
       if (i >= 0 && curve.mean[i] !== null) {
-        svgElement(layer, "circle", { cx: sx(x), cy: sy(curve.mean[i]), r: 4, fill: curve.arm.color });
+        svgElement(layer, "circle", { cx: sx(x), cy: sy(curve.mean[i]), r: 4, fill: curve.variant.color });
       }
     }
     fillTip(tip, curves, x);

@@ -7,14 +7,14 @@ const chosen = {
   background: data.backgrounds[0].name,
   measure: data.measures[0].name,
   task: ALL_TASKS,
-  shown: data.arms.map((arm) => arm.shown),
+  shown: data.variants.map((variant) => variant.shown),
   everySeed: false,
 };
 
 function curvesOf(task) {
   return data.curves
     .filter((c) => c.task === task && c.background === chosen.background && c.measure === chosen.measure)
-    .map((c) => ({ ...c, armIndex: c.arm, arm: data.arms[c.arm] }));
+    .map((c) => ({ ...c, variantIndex: c.variant, variant: data.variants[c.variant] }));
 }
 
 function drawPanels() {
@@ -26,16 +26,16 @@ function drawPanels() {
   // All holders first, so that each has its final width when it is drawn.
   const holders = filled.map(() => htmlElement(panels, "figure", "", { className: "panel" }));
   filled.forEach(([task, curves], i) => {
-    const visible = curves.filter((c) => chosen.shown[c.armIndex]);
+    const visible = curves.filter((c) => chosen.shown[c.variantIndex]);
     drawPanel(holders[i], task, visible, chosen.everySeed);
   });
   markAbsentArms();
 }
 
-// An arm without a curve in this setting and measure has nothing to switch.
+// An variant without a curve in this setting and measure has nothing to switch.
 function markAbsentArms() {
-  const there = new Set(data.tasks.flatMap((task) => curvesOf(task).map((c) => c.armIndex)));
-  document.querySelectorAll("#arms button").forEach((button, i) => {
+  const there = new Set(data.tasks.flatMap((task) => curvesOf(task).map((c) => c.variantIndex)));
+  document.querySelectorAll("#variants button").forEach((button, i) => {
     button.hidden = !there.has(i);
   });
 }
@@ -61,13 +61,13 @@ function addChoice(id, options, key) {
 }
 
 function addArms() {
-  const group = document.getElementById("arms");
-  data.arms.forEach((arm, i) => {
+  const group = document.getElementById("variants");
+  data.variants.forEach((variant, i) => {
     const button = htmlElement(group, "button", "", { type: "button" });
     const swatch = svgElement(button, "svg", { width: 26, height: 8, "aria-hidden": "true" });
-    const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: arm.color, "stroke-width": 3 };
-    svgElement(swatch, "line", { ...line, "stroke-dasharray": arm.dash });
-    button.append(arm.label);
+    const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: variant.color, "stroke-width": 3 };
+    svgElement(swatch, "line", { ...line, "stroke-dasharray": variant.dash });
+    button.append(variant.label);
     press(button, chosen.shown[i]);
     button.addEventListener("click", () => {
       chosen.shown[i] = !chosen.shown[i];
