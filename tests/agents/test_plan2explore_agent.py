@@ -244,7 +244,7 @@ def test_sac_settings_are_refused_from_python_too() -> None:
     check(config)
     with pytest.raises(UserError, match=r"--sac\.\* does not apply"):
         check(replace(config, sac=SACConfig(lr=0.5)))
-    with pytest.raises(UserError, match="agent of its own"):
+    with pytest.raises(UserError, match="standalone agent"):
         build_method("plan2explore", None, 4, 2)
 
 

@@ -145,7 +145,7 @@ def test_an_action_leads_to_the_frame_after_it_and_its_reward(
     torch.testing.assert_close(out.metrics["continue_loss"], -right.log().mean().detach())
 
 
-def test_the_ensemble_foretells_the_next_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ensemble_predicts_the_next_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = make_agent()
     chunk, given, fed = make_chunk(agent.config), [], []
     update, loss = agent._update_ensemble, agent.ensemble.loss

@@ -126,7 +126,7 @@ def test_the_encoder_of_the_paper() -> None:
 
 
 def same_weights(agent: SAC, reference: SeparateSAC) -> None:
-    """Give the usual learner the weights of ours."""
+    """Give the reference learner the weights of ours."""
     for ours, plain in (
         (agent.encoder, reference.encoder),
         (agent.target_encoder, reference.target_encoder),

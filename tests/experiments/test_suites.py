@@ -66,7 +66,7 @@ def test_the_paper_is_six_tasks_five_methods_five_seeds_per_setting() -> None:
         counted = {
             (run.task, run.variant.method): count_updates(suite, run, NOTHING) for run in runs
         }
-        # an agent of its own: every 10 env steps after the first 5000
+        # a standalone agent: every 10 env steps after the first 5000
         assert counted["walker_walk", "plan2explore"] == 49_501
         updates = {
             task: {counted[task, method] for method in methods - {"plan2explore"}}

@@ -29,7 +29,7 @@ from sibe.methods.base import Latents, Method
 from sibe.replay.chunk import Chunk
 
 ACTIONS, BATCH = 2, 8
-# An entry that brings a whole agent of its own, instead of a method, has other contracts.
+# An entry that brings a whole standalone agent, instead of a method, has other contracts.
 SAC_METHODS = [name for name, entry in METHODS.items() if isinstance(entry, Entry)]
 WITH_BONUS = [name for name in SAC_METHODS if METHODS[name].bonus_field is not None]
 every_method = pytest.mark.parametrize("name", SAC_METHODS)
@@ -222,7 +222,7 @@ def test_a_method_is_what_its_state_dict_says(name: str) -> None:
 def test_one_seed_gives_one_result(name: str) -> None:
     config = make_config(name)
     agents = [warmed_up(config, seed) for seed in (1, 1, 2)]
-    torch.rand(1)  # the global generator is nobody's business
+    torch.rand(1)  # the global generator must not matter
     first, again, other = (agent.update(make_chunk(config, 5)) for agent in agents)
     assert same(first, again)
     assert not same(first, other)

@@ -85,7 +85,7 @@ def test_the_cost_is_the_kl_of_torch_distributions() -> None:
     torch.testing.assert_close(term.detach(), 0.25 * nats.mean())
 
 
-def test_the_model_starts_by_foretelling_that_nothing_changes() -> None:
+def test_the_model_starts_by_predicting_that_nothing_changes() -> None:
     model = RPC(D, A, SMALL, generator=seeded()).model
     z, action = torch.randn(7, LATENT), torch.randn(7, A)
     foretold = model(z, action)

@@ -26,7 +26,7 @@ class Policy(Protocol):
     """Chooses actions, and remembers of its episodes what it needs for that."""
 
     def reset(self) -> None:
-        """Forget everything: new episodes begin."""
+        """Begin new episodes: drop the memory of the last ones."""
 
     def act(
         self,
@@ -94,7 +94,7 @@ class MemorylessPolicy:
         self._act = act
 
     def reset(self) -> None:
-        """Forget nothing."""
+        """No-op: the policy is stateless."""
 
     def act(
         self,

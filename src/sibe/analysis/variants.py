@@ -112,7 +112,7 @@ def _changes(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, value in values.items():
         if name in _FREE:
             continue
-        if name == _CLIPS:  # where a bank lies is nobody's business
+        if name == _CLIPS:  # the path of a bank is private
             unknown[name] = PurePath(value).name if isinstance(value, str) else value
         elif name not in reference:
             unknown[name] = value

@@ -1,7 +1,7 @@
 """What a run writes between two checkpoints, on both sides, and the bytes it takes.
 
 Ours: the new episodes, one file each, and a checksummed checkpoint, all synced to the disk. The
-usual code: ``torch.save`` of weights and optimizers, and the new part of the replay as it lies in
+reference: ``torch.save`` of weights and optimizers, and the new part of the replay as it lies in
 memory; synced by nobody.
 """
 

@@ -3,7 +3,7 @@
 A method is plugged into SAC, a standalone agent is built as it is; ``find_agent`` returns both as
 entries of one kind. Packages of others add methods by an entry point of the group
 ``sibe.methods`` (see docs/howto/add_method.md). A plug-in is imported only when its name is asked
-for, so a broken one harms nobody else, and it cannot take the name of a built-in one.
+for, so a broken one does not affect others, and it cannot take the name of a built-in one.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _load(point: EntryPoint) -> Entry:
         loaded = point.load()
         if not isinstance(loaded, Entry) and callable(loaded):
             loaded = loaded()
-    except Exception as error:  # whatever a stranger's code may raise
+    except Exception as error:  # third-party code may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"{where} does not load ({why}): fix or uninstall it") from error
     fault = _fault(point.name, loaded)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Measure speed and memory on this machine's CPU: against the usual code, and its limits.
+    """Measure speed and memory on this CPU, against a reference implementation and its limits.
 
     Takes about ten minutes, and means something only if nothing else is running.
     """

@@ -42,9 +42,9 @@ class EnvConfig:
     stack: Count = 3
     """Frames that make a state."""
     action_repeat: Count = 4
-    """Simulator steps per agent step (default: the task's usual number)."""
+    """Simulator steps per agent step (default: the task's default)."""
     camera: int | None = None
-    """Index of the camera (default: the task's usual one)."""
+    """Index of the camera (default: the task's default)."""
     clips: str | None = None
     """Clip bank for the video background, made by `sibe videos prepare` (default: generated)."""
     loop_frames: Count = LOOP_FRAMES

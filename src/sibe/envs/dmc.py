@@ -30,8 +30,8 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     Args:
         task: name such as "cartpole_swingup".
         view: how it is shown.
-        camera: index of the camera; None for the task's usual one.
-        action_repeat: control steps per agent step; None for the task's usual one.
+        camera: index of the camera; None for the task's default.
+        action_repeat: control steps per agent step; None for the task's default.
         split: "train" or "eval": the two are seeded differently.
     """
 

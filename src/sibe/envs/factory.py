@@ -46,8 +46,8 @@ def make_env(
         stack: how many frames make a state.
         supersample: draw a MuJoCo scene and its background this many times as large each way, then
             average the blocks: an image of 42 with 2 is one of 84 seen through a coarser sensor.
-        action_repeat: simulator steps per agent step; None for the task's usual number.
-        camera: index of the camera; None for the task's usual one.
+        action_repeat: simulator steps per agent step; None for the task's default.
+        camera: index of the camera; None for the task's default.
         split: "train" or "eval": different seeds and, with video, different clips.
         clips: a bank made by ``sibe videos prepare``; None for generated clips.
         loop_frames: length of the loop of the "video" background.

@@ -44,7 +44,7 @@ class Checkpoints:
     def refuse_to_lose_logs(self, first: int) -> None:
         """Refuse to begin anew over results; ``first`` is the env step of the first checkpoint."""
         try:
-            frames = read_csv(self._directory.path / "train.csv")["frame"]
+            frames = read_csv(self._directory.train_csv)["frame"]
         except (UserError, KeyError):  # none yet, or cut short by a kill: nothing to lose
             return
         # One episode may end between the moment a checkpoint is due and the checkpoint.

@@ -24,7 +24,7 @@ def collect_meta() -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        # The program's name alone: where it is installed is nobody's business.
+        # The program's name alone: where it is installed is private.
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "git": git_revision(Path(__file__).parents[1]),
         "versions": {"python": platform.python_version(), **{n: _version(n) for n in _PACKAGES}},

@@ -97,7 +97,7 @@ class Recorder:
         self._feed(lambda sink: sink.evaluation(mean, rows))
 
     def video(self, path: Path, frames: Sequence[Frame]) -> None:
-        """Write a video; a machine that cannot is told so and goes on."""
+        """Write a video; report it if this machine cannot, and go on."""
         try:
             write_mp4(path, frames, _VIDEO_FPS)
         except UserError as error:

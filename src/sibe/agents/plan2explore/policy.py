@@ -41,7 +41,7 @@ class RecurrentPolicy:
         self._episodes: list[int] = []
 
     def reset(self) -> None:
-        """Forget everything: new episodes begin."""
+        """Begin new episodes: drop the memory of the last ones."""
         self._memory = None
 
     @torch.no_grad()
