@@ -15,20 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from sibe.catalogue.registry import find_agent
 from sibe.logs.csv_log import read_csv
 from sibe.storage.run_files import EVAL_CSV, TRAIN_CSV
 
-COLORS = {
-    "sibe": "#0072b2",
-    "none": "#777777",
-    "proto": "#009e73",
-    "db": "#d55e00",
-    "rpc": "#cc79a7",
-    "disagreement": "#e69f00",
-    "icm": "#56b4e9",
-    "rnd": "#8c6d31",
-    "plan2explore": "#222222",
-}
 FULL = 100_000  # env steps of a finished run
 Run = dict[str, Any]
 
@@ -44,12 +34,13 @@ def draw_returns(axis: Any, folder: Path) -> None:
         seeds = " | ".join(f"{value:.0f}" for value in last)
         seeds += "".join(f" (at {step})" for step in steps if step < FULL)
         print(f"| {folder.name} | {method} | {seeds} | {np.mean(last):.0f} | {minutes:.1f} |")
-        color = COLORS[method]
+        entry = find_agent(method)
+        color = entry.color or "#222222"
         for run in runs:
             axis.plot(run["frame"], run["episode_reward"], color=color, lw=0.7, alpha=0.6)
         mean = np.mean([run["episode_reward"] for run in runs], axis=0)
         width = 2.2 if len(runs) > 1 else 1.2
-        axis.plot(runs[0]["frame"], mean, color=color, lw=width, label=method)
+        axis.plot(runs[0]["frame"], mean, color=color, lw=width, label=entry.label)
     axis.set(title=folder.name, xlabel="environment steps (action repeat included)")
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False, fontsize=8)
