@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any, Self
 
 import numpy as np
 import pytest
 import torch
 
 from sibe.errors import UserError
-from sibe.storage import atomic, checkpoint
+from sibe.storage import checkpoint
 from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
 
 
@@ -24,7 +26,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def load(folder: Path) -> tuple[tuple[int, dict] | None, list[str]]:
+def load(folder: Path) -> tuple[tuple[int, dict[str, Any]] | None, list[str]]:
     lines: list[str] = []
     return checkpoint.load_newest(folder, map_location="cpu", report=lines.append), lines
 
@@ -32,15 +34,17 @@ def load(folder: Path) -> tuple[tuple[int, dict] | None, list[str]]:
 # --- atomic files ---------------------------------------------------------------------------
 
 
-def test_write_atomic_syncs_the_file_before_the_rename_and_the_folder_after(tmp_path, monkeypatch):
+def test_write_atomic_syncs_the_file_before_the_rename_and_the_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     fsync, replace = os.fsync, os.replace
 
-    def spy_fsync(descriptor):
+    def spy_fsync(descriptor: int) -> None:
         calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
         fsync(descriptor)
 
-    def spy_replace(source, target):
+    def spy_replace(source: Path, target: Path) -> None:
         calls.append(("replace", str(source)))
         assert Path(source).read_bytes() == b"new"
         replace(source, target)
@@ -56,10 +60,12 @@ def test_write_atomic_syncs_the_file_before_the_rename_and_the_folder_after(tmp_
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, failing, error):
+def test_a_failure_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: BaseException
+) -> None:
     write_atomic(tmp_path / "a", b"old")
 
-    def fail(*args):
+    def fail(*args: object) -> None:
         raise error
 
     monkeypatch.setattr(os, failing, fail)
@@ -67,15 +73,17 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, f
         write_atomic(tmp_path / "a", b"new")
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
-    if isinstance(error, OSError):
+    if isinstance(caught.value, OSError):
         assert caught.value.filename == str(tmp_path / "a")
 
 
-def test_a_file_system_that_cannot_sync_folders_is_good_enough(tmp_path, monkeypatch):
+def test_a_file_system_that_cannot_sync_folders_is_good_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fsync = os.fsync
     codes = iter([None, errno.EINVAL, None, errno.EIO])
 
-    def fake(descriptor):
+    def fake(descriptor: int) -> None:
         code = next(codes)
         if code is not None:
             raise OSError(code, os.strerror(code))
@@ -87,7 +95,7 @@ def test_a_file_system_that_cannot_sync_folders_is_good_enough(tmp_path, monkeyp
         write_atomic(tmp_path / "a", b"2")
 
 
-def test_remove_temporary_takes_only_what_is_ours(tmp_path):
+def test_remove_temporary_takes_only_what_is_ours(tmp_path: Path) -> None:
     for name in ("a.pt", f"a.pt.01234567{SUFFIX}", "b.tmp"):
         (tmp_path / name).touch()
     remove_temporary(tmp_path)
@@ -95,7 +103,7 @@ def test_remove_temporary_takes_only_what_is_ours(tmp_path):
     remove_temporary(tmp_path / "missing")
 
 
-def test_a_path_under_a_file_is_an_error_that_names_it(tmp_path):
+def test_a_path_under_a_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError) as caught:
         write_atomic(tmp_path / "file" / "a", b"1")
@@ -105,7 +113,7 @@ def test_a_path_under_a_file_is_an_error_that_names_it(tmp_path):
 # --- what goes in comes out -----------------------------------------------------------------
 
 
-def make_state() -> dict:
+def make_state() -> dict[str, Any]:
     torch.manual_seed(0)
     net = torch.nn.Linear(3, 2)
     optimizer = torch.optim.Adam(net.parameters())
@@ -137,7 +145,7 @@ def assert_same(a: object, b: object) -> None:
         assert a == b
 
 
-def test_state_comes_back_exactly_and_random_streams_continue(tmp_path):
+def test_state_comes_back_exactly_and_random_streams_continue(tmp_path: Path) -> None:
     state = make_state()
     path = checkpoint.save(tmp_path / "new", 10_000, state)
     assert path == tmp_path / "new" / "checkpoint_000010000.pt"
@@ -151,7 +159,7 @@ def test_state_comes_back_exactly_and_random_streams_continue(tmp_path):
     assert rng.random() == np.random.default_rng(3).random()
 
 
-def test_no_checkpoint_at_all_is_none(tmp_path):
+def test_no_checkpoint_at_all_is_none(tmp_path: Path) -> None:
     assert load(tmp_path) == (None, [])
     assert load(tmp_path / "missing") == (None, [])
     (tmp_path / "checkpoint_1.pt").touch()
@@ -160,7 +168,7 @@ def test_no_checkpoint_at_all_is_none(tmp_path):
     assert load(tmp_path) == (None, [])
 
 
-def test_newest_is_by_number_not_by_name(tmp_path):
+def test_newest_is_by_number_not_by_name(tmp_path: Path) -> None:
     for step in (2_000_000_000, 999_999_999, 30):
         checkpoint.save(tmp_path, step, {"step": step})
     assert checkpoint.list_steps(tmp_path) == [30, 999_999_999, 2_000_000_000]
@@ -182,15 +190,17 @@ class Arbitrary:
         (lambda: None, r"state\['a'\] is a builtins\.function"),
     ],
 )
-def test_objects_are_refused_when_saving(tmp_path, value, where):
+def test_objects_are_refused_when_saving(tmp_path: Path, value: object, where: str) -> None:
     with pytest.raises(TypeError, match=where):
         checkpoint.save(tmp_path, 1, {"a": value})
     assert names(tmp_path) == []
 
 
-def test_a_pickled_class_with_a_good_checksum_is_never_executed(tmp_path, monkeypatch):
+def test_a_pickled_class_with_a_good_checksum_is_never_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Evil:
-        def __reduce__(self):
+        def __reduce__(self) -> tuple[Any, ...]:
             return (os.mkdir, (str(tmp_path / "pwned"),))
 
     checkpoint.save(tmp_path, 1, {"good": 1})
@@ -202,7 +212,7 @@ def test_a_pickled_class_with_a_good_checksum_is_never_executed(tmp_path, monkey
     assert not (tmp_path / "pwned").exists()
 
 
-def test_an_absent_device_is_not_taken_for_damage(tmp_path):
+def test_an_absent_device_is_not_taken_for_damage(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 1, {"a": torch.ones(1)})
     lines: list[str] = []
     with pytest.raises((RuntimeError, AssertionError)):
@@ -214,7 +224,7 @@ def test_an_absent_device_is_not_taken_for_damage(tmp_path):
 
 
 @pytest.fixture
-def pair(tmp_path) -> tuple[Path, bytes]:
+def pair(tmp_path: Path) -> tuple[Path, bytes]:
     """Two checkpoints; the newer one's file and bytes."""
     checkpoint.save(tmp_path, 1, {"x": torch.full((4,), 1.0)}, needs={1})
     path = checkpoint.save(tmp_path, 2, {"x": torch.full((4,), 2.0)}, needs={2, 30})
@@ -228,7 +238,7 @@ def assert_passed_over(path: Path) -> str:
     return lines[0]
 
 
-def test_a_flipped_bit_anywhere_is_detected(pair):
+def test_a_flipped_bit_anywhere_is_detected(pair: tuple[Path, bytes]) -> None:
     path, data = pair
     rng = random.Random(0)
     header = data.index(b"\n") + 1
@@ -239,7 +249,7 @@ def test_a_flipped_bit_anywhere_is_detected(pair):
         assert_passed_over(path)
 
 
-def test_every_flip_in_the_header_is_detected_without_the_payload(pair):
+def test_every_flip_in_the_header_is_detected_without_the_payload(pair: tuple[Path, bytes]) -> None:
     path, data = pair
     assert checkpoint.needed_episodes(path.parent) == {1, 2, 30}
     for position in range(data.index(b"\n") + 1):
@@ -249,7 +259,7 @@ def test_every_flip_in_the_header_is_detected_without_the_payload(pair):
         assert checkpoint.needed_episodes(path.parent) == {1}
 
 
-def test_truncation_anywhere_is_detected(pair):
+def test_truncation_anywhere_is_detected(pair: tuple[Path, bytes]) -> None:
     path, data = pair
     for length in (0, *range(1, len(data), 9), len(data) - 1):
         path.write_bytes(data[:length])
@@ -269,19 +279,21 @@ def test_truncation_anywhere_is_detected(pair):
         (lambda data: data.replace(b'"env_step"', b'"env_stop"'), "checksum of its header"),
     ],
 )
-def test_the_report_says_what_is_wrong(pair, damage, reason):
+def test_the_report_says_what_is_wrong(
+    pair: tuple[Path, bytes], damage: Callable[[bytes], bytes], reason: str
+) -> None:
     path, data = pair
     path.write_bytes(damage(data))
     assert reason in assert_passed_over(path)
 
 
-def test_a_renamed_checkpoint_is_not_taken_for_a_newer_one(pair):
+def test_a_renamed_checkpoint_is_not_taken_for_a_newer_one(pair: tuple[Path, bytes]) -> None:
     path, _ = pair
     renamed = path.rename(path.with_name("checkpoint_000000003.pt"))
     assert "made at step 2" in assert_passed_over(renamed)
 
 
-def test_all_damaged_is_an_error_that_loses_nothing(pair):
+def test_all_damaged_is_an_error_that_loses_nothing(pair: tuple[Path, bytes]) -> None:
     path, _ = pair
     before = {}
     for name in names(path.parent):
@@ -296,11 +308,13 @@ def test_all_damaged_is_an_error_that_loses_nothing(pair):
     assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
 
 
-def test_a_checkpoint_that_vanishes_while_reading_means_a_newer_one(pair, monkeypatch):
+def test_a_checkpoint_that_vanishes_while_reading_means_a_newer_one(
+    pair: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = pair
     opened = Path.open
 
-    def vanish(self, *args, **kwargs):
+    def vanish(self: Path, *args: Any, **kwargs: Any) -> Any:
         if self == path and path.exists():  # what a running trainer does to a slow reader
             path.unlink()
             checkpoint.save(path.parent, 3, {"x": 3})
@@ -310,11 +324,13 @@ def test_a_checkpoint_that_vanishes_while_reading_means_a_newer_one(pair, monkey
     assert load(path.parent) == ((3, {"x": 3}), [])
 
 
-def test_an_unreadable_file_is_not_taken_for_damage(pair, monkeypatch):
+def test_an_unreadable_file_is_not_taken_for_damage(
+    pair: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = pair
     opened = Path.open
 
-    def deny(self, *args, **kwargs):
+    def deny(self: Path, *args: Any, **kwargs: Any) -> Any:
         if self == path:
             raise PermissionError(errno.EACCES, "Permission denied", str(self))
         return opened(self, *args, **kwargs)
@@ -327,9 +343,9 @@ def test_an_unreadable_file_is_not_taken_for_damage(pair, monkeypatch):
 # --- which are kept -------------------------------------------------------------------------
 
 
-def test_two_newest_are_kept_and_their_needs(tmp_path):
+def test_two_newest_are_kept_and_their_needs(tmp_path: Path) -> None:
     for step in (100, 200, 300, 400):
-        checkpoint.save(tmp_path, step, {"x": step}, needs={step, np.int64(step + 1)})
+        checkpoint.save(tmp_path, step, {"x": step}, needs={step, np.int64(step + 1)})  # type: ignore[arg-type]
     (tmp_path / f"checkpoint_000000500.pt.aaaaaaaa{SUFFIX}").touch()
     (tmp_path / "notes.txt").touch()
     checkpoint.keep_newest(tmp_path)
@@ -339,7 +355,7 @@ def test_two_newest_are_kept_and_their_needs(tmp_path):
     assert checkpoint.list_steps(tmp_path) == [400]
 
 
-def test_damaged_ones_do_not_push_out_good_ones(tmp_path):
+def test_damaged_ones_do_not_push_out_good_ones(tmp_path: Path) -> None:
     for step in (100, 200, 300, 400):
         checkpoint.save(tmp_path, step, {"x": step})
     for step in (300, 400):
@@ -356,7 +372,7 @@ def test_damaged_ones_do_not_push_out_good_ones(tmp_path):
     assert checkpoint.list_steps(tmp_path) == [300, 400]
 
 
-def test_needs_are_read_without_the_payload(tmp_path):
+def test_needs_are_read_without_the_payload(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, {"x": torch.zeros(1000)}, needs=[5, 3])
     line = path.read_bytes().partition(b"\n")[0] + b"\n"
     path.write_bytes(line)
@@ -369,27 +385,29 @@ def test_needs_are_read_without_the_payload(tmp_path):
 # --- full disk, kill ------------------------------------------------------------------------
 
 
-def test_full_disk_leaves_older_checkpoints_and_no_rubbish(tmp_path, monkeypatch):
+def test_full_disk_leaves_older_checkpoints_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint.save(tmp_path, 1, {"x": 1}, needs={4})
 
     class FullDisk:
-        def __init__(self, file):
+        def __init__(self, file: IO[Any]) -> None:
             self.file = file
 
-        def __enter__(self):
+        def __enter__(self) -> Self:
             return self
 
-        def __exit__(self, *error):
+        def __exit__(self, *error: object) -> None:
             self.file.close()
 
-        def write(self, data):
+        def write(self, data: bytes) -> None:
             self.file.write(data[: len(data) // 2])
             self.file.flush()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     opened = Path.open
     monkeypatch.setattr(
-        atomic.Path, "open", lambda self, mode="r": FullDisk(opened(self, mode)) if mode == "xb"
+        Path, "open", lambda self, mode="r": FullDisk(opened(self, mode)) if mode == "xb"
         else opened(self, mode)
     )  # fmt: skip
     with pytest.raises(OSError, match="No space left") as caught:
@@ -487,7 +505,7 @@ class Victims:
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", SERVER]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield server
@@ -495,7 +513,7 @@ def server():
 
 
 @pytest.fixture
-def victims(server, tmp_path):
+def victims(server: subprocess.Popen[str], tmp_path: Path) -> Iterator[Victims]:
     victims = Victims(server, tmp_path)
     yield victims
     if victims.pid:  # a failed assertion came before its end
@@ -503,7 +521,7 @@ def victims(server, tmp_path):
         victims.wait()
 
 
-def test_killed_at_random_instants_the_newest_checkpoint_is_whole(victims):
+def test_killed_at_random_instants_the_newest_checkpoint_is_whole(victims: Victims) -> None:
     rng = random.Random(0)
     last = 0
     for _ in range(15):
@@ -522,7 +540,7 @@ def test_killed_at_random_instants_the_newest_checkpoint_is_whole(victims):
     assert len(names(victims.folder)) == 2
 
 
-def test_killed_between_any_two_steps_of_saving_it_is_whole_too(victims):
+def test_killed_between_any_two_steps_of_saving_it_is_whole_too(victims: Victims) -> None:
     # Per save: sync of the file, rename, sync of the folder; then up to one unlink.
     points = [("fsync", n) for n in range(1, 9)] + [("replace", n) for n in range(1, 5)]
     points += [("unlink", n) for n in range(1, 4)] + [("write", n) for n in range(1, 4)]
@@ -532,7 +550,9 @@ def test_killed_between_any_two_steps_of_saving_it_is_whole_too(victims):
         victims.check()
 
 
-def test_the_kernel_refusing_to_write_leaves_older_checkpoints_and_no_rubbish(victims):
+def test_the_kernel_refusing_to_write_leaves_older_checkpoints_and_no_rubbish(
+    victims: Victims,
+) -> None:
     pid = victims.start()
     while victims.acknowledged() < 3:
         time.sleep(0.001)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def refused(path: Path, config: dict = CONFIG) -> str:
+def refused(path: Path, config: dict[str, Any] = CONFIG) -> str:
     with pytest.raises(UserError) as caught:
         RunDirectory.create_or_open(path, config, META).close()
     assert "\n" not in str(caught.value)
@@ -38,7 +39,7 @@ def refused(path: Path, config: dict = CONFIG) -> str:
 # --- a new run, and coming back to it -------------------------------------------------------
 
 
-def test_a_new_run_has_config_meta_and_folders(tmp_path):
+def test_a_new_run_has_config_meta_and_folders(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "a"
     with RunDirectory.create_or_open(path, CONFIG, META) as run:
         assert run.path == path and run.config == CONFIG
@@ -52,7 +53,7 @@ def test_a_new_run_has_config_meta_and_folders(tmp_path):
         assert all(table.parent == path for table in tables)
 
 
-def test_the_same_config_comes_back_and_changes_nothing(tmp_path):
+def test_the_same_config_comes_back_and_changes_nothing(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     (tmp_path / "train.csv").write_text("frame\n")
     (tmp_path / "replay" / "episode").write_text("frames")
@@ -63,13 +64,13 @@ def test_the_same_config_comes_back_and_changes_nothing(tmp_path):
     assert (tmp_path / "replay" / "episode").read_text() == "frames"
 
 
-def test_tuples_are_the_lists_that_json_makes_of_them(tmp_path):
+def test_tuples_are_the_lists_that_json_makes_of_them(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, {"strides": (2, 1)}, META).close()
     with RunDirectory.create_or_open(tmp_path, {"strides": (2, 1)}, META) as run:
         assert run.config == {"strides": [2, 1]}
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     left = [tmp_path / folder / f"x.{SUFFIX}" for folder in (".", "checkpoint", "replay", "video")]
     for path in left:
@@ -80,7 +81,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     assert json.loads((tmp_path / "meta.json").read_text()) == META
 
 
-def test_killed_before_the_config_was_in_place_it_is_still_ours(tmp_path):
+def test_killed_before_the_config_was_in_place_it_is_still_ours(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("1")
     (tmp_path / f"config.json.01234567{SUFFIX}").write_text("{")
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
@@ -106,7 +107,9 @@ def test_killed_before_the_config_was_in_place_it_is_still_ours(tmp_path):
         ({"future": None}, 'future is "unset" there and null here'),
     ],
 )
-def test_another_config_is_refused_by_its_first_difference(tmp_path, change, message):
+def test_another_config_is_refused_by_its_first_difference(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     (tmp_path / "checkpoint" / "checkpoint_000001000.pt").touch()
     before = files(tmp_path)
@@ -116,14 +119,14 @@ def test_another_config_is_refused_by_its_first_difference(tmp_path, change, mes
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()  # the refusal has freed the lock
 
 
-def test_a_run_that_has_not_begun_takes_another_config(tmp_path):
+def test_a_run_that_has_not_begun_takes_another_config(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     other = {**CONFIG, "seed": 2}
     RunDirectory.create_or_open(tmp_path, other, META).close()
     assert RunFiles(tmp_path).read_config()["seed"] == 2
 
 
-def test_the_id_on_a_tracker_belongs_to_one_config(tmp_path):
+def test_the_id_on_a_tracker_belongs_to_one_config(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     (tmp_path / "tracker.json").write_text("{}")
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
@@ -132,11 +135,11 @@ def test_the_id_on_a_tracker_belongs_to_one_config(tmp_path):
     assert not (tmp_path / "tracker.json").exists()
 
 
-def test_only_what_is_comparable_must_agree(tmp_path):
-    def without_note(config):
+def test_only_what_is_comparable_must_agree(tmp_path: Path) -> None:
+    def without_note(config: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in config.items() if name != "note"}
 
-    def come(config):
+    def come(config: dict[str, Any]) -> None:
         RunDirectory.create_or_open(tmp_path, config, META, comparable=without_note).close()
 
     come({"seed": 1, "note": "a"})
@@ -147,34 +150,36 @@ def test_only_what_is_comparable_must_agree(tmp_path):
         come({"seed": 2, "note": "a"})
 
 
-def test_a_field_that_only_the_old_config_has_is_a_difference(tmp_path):
+def test_a_field_that_only_the_old_config_has_is_a_difference(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, {"a": 1, "b": {"c": 2}}, META).close()
     (tmp_path / "train.csv").write_text("frame\n1000\n")
     assert 'b.c is 2 there and "unset" here' in refused(tmp_path, {"a": 1, "b": {}})
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     message = refused(tmp_path)
     assert "thesis.tex" in message and "--out" in message
     assert files(tmp_path) == {"thesis.tex": b"x"}
 
 
-def test_a_file_in_the_way_is_one_line(tmp_path):
+def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "File exists" in refused(tmp_path / "file")
     assert "Not a directory" in refused(tmp_path / "file" / "run")
 
 
-def test_a_place_where_nobody_may_write_is_one_line():
+def test_a_place_where_nobody_may_write_is_one_line() -> None:
     # /proc refuses even root, who runs the tests in a container.
     message = refused(Path("/proc/sibe-run"))
     assert "cannot use /proc/sibe-run" in message and "--out" in message
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC])
-def test_read_only_or_full_is_one_line_and_frees_the_lock(tmp_path, monkeypatch, code):
-    def fail(path, data):
+def test_read_only_or_full_is_one_line_and_frees_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(path: Path, data: bytes) -> None:
         raise OSError(code, os.strerror(code), str(path))
 
     with monkeypatch.context() as patch:
@@ -183,7 +188,7 @@ def test_read_only_or_full_is_one_line_and_frees_the_lock(tmp_path, monkeypatch,
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
 
 
-def test_what_is_no_run_cannot_be_read(tmp_path):
+def test_what_is_no_run_cannot_be_read(tmp_path: Path) -> None:
     for path, message in ((tmp_path / "missing", "no run directory"), (tmp_path, "no config.json")):
         with pytest.raises(UserError, match=message) as caught:
             RunFiles(path).read_config()
@@ -192,7 +197,7 @@ def test_what_is_no_run_cannot_be_read(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[1]", b"\xff\xfe", b"\x00" * 100])
-def test_a_damaged_config_is_one_line_that_names_it(tmp_path, content):
+def test_a_damaged_config_is_one_line_that_names_it(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(UserError) as caught:
         RunFiles(tmp_path).read_config()
@@ -202,7 +207,7 @@ def test_a_damaged_config_is_one_line_that_names_it(tmp_path, content):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[1]", b"\xff\xfe"])
-def test_a_lost_or_damaged_meta_is_empty(tmp_path, content):
+def test_a_lost_or_damaged_meta_is_empty(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "meta.json").write_bytes(content)
     assert RunFiles(tmp_path).read_meta() == {}
@@ -221,7 +226,7 @@ time.sleep(60)
 """
 
 
-def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
@@ -236,14 +241,14 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
-def test_a_second_object_is_refused_and_does_not_disturb_the_first(tmp_path):
+def test_a_second_object_is_refused_and_does_not_disturb_the_first(tmp_path: Path) -> None:
     with RunDirectory.create_or_open(tmp_path, CONFIG, META):
         for _ in range(2):
             assert f"(pid {os.getpid()})" in refused(tmp_path)
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
 
 
-def test_a_child_that_closes_its_copy_does_not_free_the_lock(tmp_path):
+def test_a_child_that_closes_its_copy_does_not_free_the_lock(tmp_path: Path) -> None:
     with RunDirectory.create_or_open(tmp_path, CONFIG, META) as run:
         pid = os.fork()
         if pid == 0:
@@ -253,7 +258,7 @@ def test_a_child_that_closes_its_copy_does_not_free_the_lock(tmp_path):
         assert "is in use" in refused(tmp_path)
 
 
-def test_an_error_inside_frees_the_lock(tmp_path):
+def test_an_error_inside_frees_the_lock(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), RunDirectory.create_or_open(tmp_path, CONFIG, META):
         raise RuntimeError
     RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
@@ -263,7 +268,7 @@ def test_an_error_inside_frees_the_lock(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [None, "x", [1], {}, 2.5])
-def test_a_config_with_a_wrong_type_is_one_line(bad):
+def test_a_config_with_a_wrong_type_is_one_line(bad: object) -> None:
     """An export is passed between people: whatever its config.json holds is no traceback."""
     good = to_json(preset_config("debug"))
     assert to_json(from_json(json.loads(json.dumps(good)))) == good
