@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,11 @@ def make_episode(steps: int = 5, seed: int = 0) -> Episode:
 
 
 def same(a: Episode, b: Episode) -> bool:
-    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    pairs: Iterable[tuple[np.ndarray, np.ndarray]] = zip(a, b, strict=True)
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
 
 
-def test_round_trip(tmp_path: Path):
+def test_round_trip(tmp_path: Path) -> None:
     episode = make_episode()
     path = write_episode(tmp_path, 12, episode)
     assert path == tmp_path / "episode_000012.npz" == episode_path(tmp_path, 12)
@@ -37,7 +39,7 @@ def test_round_trip(tmp_path: Path):
     assert os.listdir(tmp_path) == [path.name]
 
 
-def test_a_file_is_plain_npz_and_its_bytes_depend_on_the_episode_alone(tmp_path: Path):
+def test_a_file_is_plain_npz_and_its_bytes_depend_on_the_episode_alone(tmp_path: Path) -> None:
     episode = make_episode()
     first = write_episode(tmp_path, 1, episode)
     second = write_episode(tmp_path, 2, episode)
@@ -54,7 +56,7 @@ def test_a_file_is_plain_npz_and_its_bytes_depend_on_the_episode_alone(tmp_path:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_a_changed_byte_is_harmless_or_noticed(tmp_path: Path, data: st.DataObject):
+def test_a_changed_byte_is_harmless_or_noticed(tmp_path: Path, data: st.DataObject) -> None:
     episode = make_episode(3)
     path = write_episode(tmp_path, 0, episode)
     content = bytearray(path.read_bytes())
@@ -67,7 +69,7 @@ def test_a_changed_byte_is_harmless_or_noticed(tmp_path: Path, data: st.DataObje
         assert "damaged" in str(error)
 
 
-def test_every_changed_pixel_is_noticed(tmp_path: Path):
+def test_every_changed_pixel_is_noticed(tmp_path: Path) -> None:
     episode = make_episode(3)
     path = write_episode(tmp_path, 0, episode)
     content = path.read_bytes()
@@ -80,7 +82,7 @@ def test_every_changed_pixel_is_noticed(tmp_path: Path):
             read_episode(path)
 
 
-def test_a_cut_file_is_noticed_wherever_it_is_cut(tmp_path: Path):
+def test_a_cut_file_is_noticed_wherever_it_is_cut(tmp_path: Path) -> None:
     path = write_episode(tmp_path, 0, make_episode(3))
     content = path.read_bytes()
     for size in range(0, len(content), 13):
@@ -89,7 +91,7 @@ def test_a_cut_file_is_noticed_wherever_it_is_cut(tmp_path: Path):
             read_episode(path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"episode_000003\.npz is missing"):
         read_episode(episode_path(tmp_path, 3))
 
@@ -108,13 +110,15 @@ def test_a_missing_file_is_named(tmp_path: Path):
         {"reward": np.array([None] * 5)},
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, wrong: dict):
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, wrong: dict[str, np.ndarray]) -> None:
     path = write_episode(tmp_path, 0, make_episode()._replace(**wrong))
     with pytest.raises(UserError, match="damaged"):
         read_episode(path)
 
 
-def test_a_failed_write_leaves_nothing_or_the_old_file(tmp_path: Path, monkeypatch):
+def test_a_failed_write_leaves_nothing_or_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = make_episode(seed=1)
     write_episode(tmp_path, 1, old)
 
@@ -131,7 +135,9 @@ def test_a_failed_write_leaves_nothing_or_the_old_file(tmp_path: Path, monkeypat
     assert same(read_episode(episode_path(tmp_path, 1)), old)
 
 
-def test_a_killed_write_leaves_only_a_stray_file_that_prune_takes_away(tmp_path: Path, monkeypatch):
+def test_a_killed_write_leaves_only_a_stray_file_that_prune_takes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Killed(BaseException):
         pass
 
@@ -147,22 +153,33 @@ def test_a_killed_write_leaves_only_a_stray_file_that_prune_takes_away(tmp_path:
     assert os.listdir(tmp_path) == []
 
 
-def test_content_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch):
-    calls = []
+def test_content_is_on_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int | str] = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(os.fstat(fd).st_size), fsync(fd)))
-    monkeypatch.setattr(os, "replace", lambda a, b: (calls.append("named"), replace(a, b)))
+
+    def spy_fsync(descriptor: int) -> None:
+        calls.append(os.fstat(descriptor).st_size)
+        fsync(descriptor)
+
+    def spy_replace(source: Path, target: Path) -> None:
+        calls.append("named")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", spy_fsync)
+    monkeypatch.setattr(os, "replace", spy_replace)
     path = write_episode(tmp_path, 0, make_episode())
     assert calls[:2] == [path.stat().st_size, "named"]
     assert len(calls) == 3  # and the folder, or a power cut could take the name back
 
 
-def test_a_folder_that_is_not_there_is_a_user_error(tmp_path: Path):
+def test_a_folder_that_is_not_there_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot write"):
         write_episode(tmp_path / "nowhere", 0, make_episode())
 
 
-def test_prune_keeps_what_is_asked_and_what_is_not_its_own(tmp_path: Path):
+def test_prune_keeps_what_is_asked_and_what_is_not_its_own(tmp_path: Path) -> None:
     for number in (0, 7, 8, 1_234_567):
         write_episode(tmp_path, number, make_episode())
     for name in ("notes.txt", "episode_best.npz", "other.tmp", "episode_000007.npz.tmp"):
@@ -177,7 +194,7 @@ def test_prune_keeps_what_is_asked_and_what_is_not_its_own(tmp_path: Path):
     ]
 
 
-def test_a_replay_comes_back_from_its_folder(tmp_path: Path):
+def test_a_replay_comes_back_from_its_folder(tmp_path: Path) -> None:
     """As the training loop does it: write what finishes, prune, save the state, read again."""
     rng = np.random.default_rng(0)
     replay = Replay(60, (4, 6, 3), 2, stack=3)

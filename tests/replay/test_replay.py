@@ -10,7 +10,7 @@ import gc
 import io
 import tracemalloc
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +21,9 @@ from scipy.stats import chi2_contingency, chisquare
 
 from sibe.errors import UserError
 from sibe.replay import Chunk, Episode, Replay
+
+Shape = tuple[int, int, int]
+Key = tuple[int, int]  # episode and time of a frame
 
 SHAPE = (2, 3, 3)
 ACTIONS = 2
@@ -38,7 +41,10 @@ class Step(NamedTuple):
     last: bool
 
 
-def picture(episode: int, time: int, shape: tuple[int, int, int] = SHAPE) -> np.ndarray:
+Needs = tuple[list[list[Key]], list[Step]]  # the frames of each state, the steps between them
+
+
+def picture(episode: int, time: int, shape: Shape = SHAPE) -> np.ndarray:
     frame = np.random.default_rng((episode, time)).integers(0, 256, shape, dtype=np.uint8)
     frame[0, 0, 0] = episode
     frame[0, 1, 0] = time
@@ -58,7 +64,8 @@ def script(lengths: list[int], terminated: list[bool], *, finish: bool = True) -
 
 
 def frames_written(replay: Replay) -> int:
-    return replay.state()["frames_written"]
+    written: int = replay.state()["frames_written"]
+    return written
 
 
 def newest_episode(replay: Replay) -> int:
@@ -66,7 +73,7 @@ def newest_episode(replay: Replay) -> int:
     return max(replay.state()["episodes"], default=-1)
 
 
-def play(replay: Replay, steps: list[Step], shape: tuple[int, int, int] = SHAPE) -> dict:
+def play(replay: Replay, steps: list[Step], shape: Shape = SHAPE) -> dict[int, Episode]:
     """Feed ``steps`` and return the finished episodes by number."""
     done = {}
     for step in steps:
@@ -81,7 +88,7 @@ def play(replay: Replay, steps: list[Step], shape: tuple[int, int, int] = SHAPE)
     return done
 
 
-def model(steps: list[Step], capacity: int, stack: int, length: int) -> dict:
+def model(steps: list[Step], capacity: int, stack: int, length: int) -> dict[Key, Needs]:
     """Every chunk that may be drawn: (episode, time) of its start -> the steps it needs."""
     kept = steps[-capacity:]
     frames = {(s.episode, s.time) for s in kept}
@@ -106,11 +113,14 @@ def origin(chunk: Chunk, b: int, channels: int = SHAPE[2]) -> tuple[int, int]:
     return int(newest[0, 0, 0]), int(newest[0, 1, 0])
 
 
-def check_chunk(chunk: Chunk, b: int, expected: tuple, shape: tuple[int, int, int]) -> None:
+def check_chunk(chunk: Chunk, b: int, expected: Needs, shape: Shape) -> None:
     seen, taken = expected
-    obs = [np.concatenate([picture(*key, shape) for key in state], axis=-1) for state in seen]
+    obs = [
+        np.concatenate([picture(episode, time, shape) for episode, time in state], axis=-1)
+        for state in seen
+    ]
     assert np.array_equal(chunk.obs[:, b].numpy(), np.stack(obs))
-    assert chunk.action[:, b].tolist() == [list(s.action) for s in taken]
+    assert chunk.action[:, b].tolist() == [list(s.action or ()) for s in taken]
     assert chunk.reward[:, b].tolist() == [s.reward for s in taken]
     assert chunk.discount[:, b].tolist() == [s.discount for s in taken]
 
@@ -131,7 +141,9 @@ def histories(draw: st.DrawFn) -> list[Step]:
     length=st.integers(1, 5),
     channels=st.sampled_from([1, 3, 4, 5, 9]),
 )
-def test_samples_are_exactly_the_valid_chunks(steps, capacity, stack, length, channels):
+def test_samples_are_exactly_the_valid_chunks(
+    steps: list[Step], capacity: int, stack: int, length: int, channels: int
+) -> None:
     shape = (2, 3, channels)
     replay = Replay(capacity, shape, ACTIONS, stack=stack, pad=0)
     play(replay, steps, shape)
@@ -152,7 +164,7 @@ def test_samples_are_exactly_the_valid_chunks(steps, capacity, stack, length, ch
         check_chunk(chunk, b, valid[start], shape)
 
 
-def test_starts_are_uniform_also_after_the_ring_has_wrapped():
+def test_starts_are_uniform_also_after_the_ring_has_wrapped() -> None:
     steps = script([9, 1, 14, 3, 8, 2, 11], [True, False] * 3 + [True], finish=False)
     replay = Replay(40, SHAPE, ACTIONS, stack=3, pad=0)
     play(replay, steps)
@@ -164,7 +176,7 @@ def test_starts_are_uniform_also_after_the_ring_has_wrapped():
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
-def test_draws_of_one_batch_are_independent():
+def test_draws_of_one_batch_are_independent() -> None:
     replay = Replay(9, SHAPE, ACTIONS, stack=1, pad=0)
     play(replay, script([6], [False]))
     rng = np.random.default_rng(0)
@@ -176,7 +188,7 @@ def test_draws_of_one_batch_are_independent():
     assert table.trace() > 0  # with replacement
 
 
-def test_a_termination_is_told_from_a_time_limit():
+def test_a_termination_is_told_from_a_time_limit() -> None:
     replay = Replay(50, SHAPE, ACTIONS, stack=2, pad=0)
     play(replay, script([4, 4], [True, False]))
     chunk = replay.sample(300, 1, np.random.default_rng(0))
@@ -186,7 +198,7 @@ def test_a_termination_is_told_from_a_time_limit():
     assert sum(value == 0 for value in last.values()) == 1
 
 
-def test_one_episode_may_be_longer_than_the_ring():
+def test_one_episode_may_be_longer_than_the_ring() -> None:
     replay = Replay(8, SHAPE, ACTIONS, stack=3, pad=0)
     done = play(replay, script([50], [True]))
     assert len(replay) == 7
@@ -197,7 +209,7 @@ def test_one_episode_may_be_longer_than_the_ring():
     assert done[0].reward.tolist() == [time / 8 for time in range(44, 51)]
 
 
-def test_the_finished_episode_holds_all_its_frames():
+def test_the_finished_episode_holds_all_its_frames() -> None:
     replay = Replay(10, SHAPE, ACTIONS, stack=3, pad=4)
     done = play(replay, script([6, 7], [True, False]))
     assert done.keys() == {0, 1}
@@ -221,7 +233,7 @@ def naive_shift(frame: np.ndarray, pad: int, dy: int, dx: int) -> np.ndarray:
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7, 9])
 @pytest.mark.parametrize(("pad", "stack"), [(1, 1), (2, 3), (4, 2)])
-def test_a_shift_is_a_crop_of_the_edge_padded_frame(channels, pad, stack):
+def test_a_shift_is_a_crop_of_the_edge_padded_frame(channels: int, pad: int, stack: int) -> None:
     shape = (5, 6, channels)
     replay = Replay(20, shape, ACTIONS, stack=stack, pad=pad)
     rng = np.random.default_rng(0)
@@ -244,7 +256,7 @@ def test_a_shift_is_a_crop_of_the_edge_padded_frame(channels, pad, stack):
     assert {place[1:] for batch in found for place in batch} == set(offsets)
 
 
-def test_shifts_are_uniform_and_independent_between_states():
+def test_shifts_are_uniform_and_independent_between_states() -> None:
     replay = Replay(40, (16, 16, 1), ACTIONS, stack=2, pad=4)
     frame = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)  # a pixel tells its place
     replay.start(frame)
@@ -269,7 +281,7 @@ def test_shifts_are_uniform_and_independent_between_states():
         assert chi2_contingency(table).pvalue > 1e-3
 
 
-def test_a_stack_is_right_at_full_size_and_over_many_groups():
+def test_a_stack_is_right_at_full_size_and_over_many_groups() -> None:
     """Large enough that the scratch array is filled several times and not evenly."""
     shape = (64, 64, 3)
     replay = Replay(30, shape, ACTIONS, stack=3, pad=0)
@@ -281,7 +293,7 @@ def test_a_stack_is_right_at_full_size_and_over_many_groups():
         check_chunk(chunk, b, valid[origin(chunk, b)], shape)
 
 
-def test_the_chunk_has_the_promised_types():
+def test_the_chunk_has_the_promised_types() -> None:
     replay = Replay(30, SHAPE, ACTIONS, stack=3)
     play(replay, script([9], [True]))
     chunk = replay.sample(5, 2, np.random.default_rng(0))
@@ -291,7 +303,7 @@ def test_the_chunk_has_the_promised_types():
     assert [tuple(t.shape) for t in chunk[:4]] == [(3, 5, 2, 3, 9), (2, 5, ACTIONS), (2, 5), (2, 5)]
 
 
-def test_one_rng_gives_one_sample_whatever_was_drawn_before():
+def test_one_rng_gives_one_sample_whatever_was_drawn_before() -> None:
     steps = script([9, 20], [True, False])
     a = Replay(25, SHAPE, ACTIONS, stack=3)
     b = Replay(25, SHAPE, ACTIONS, stack=3)
@@ -305,7 +317,7 @@ def test_one_rng_gives_one_sample_whatever_was_drawn_before():
     assert not torch.equal(first.obs, other.obs)
 
 
-def test_chunks_are_left_alone_for_as_long_as_anything_refers_to_them():
+def test_chunks_are_left_alone_for_as_long_as_anything_refers_to_them() -> None:
     replay = Replay(60, SHAPE, ACTIONS, stack=3)
     play(replay, script([50], [False]))
     rng = np.random.default_rng(0)
@@ -321,7 +333,7 @@ def test_chunks_are_left_alone_for_as_long_as_anything_refers_to_them():
         assert torch.equal(reward, reward_copy)
 
 
-def test_memory_of_a_dropped_chunk_is_used_again():
+def test_memory_of_a_dropped_chunk_is_used_again() -> None:
     shape = (32, 32, 3)
     replay = Replay(60, shape, ACTIONS, stack=3)
     play(replay, script([50], [False]), shape)
@@ -335,7 +347,7 @@ def test_memory_of_a_dropped_chunk_is_used_again():
     assert peak < chunk.obs.nbytes / 2
 
 
-def resume(replay: Replay, done: dict, *args, **kwargs) -> Replay:
+def resume(replay: Replay, done: dict[int, Episode], *args: Any, **kwargs: Any) -> Replay:
     """A new replay from the saved state, with only the episodes that are said to be needed."""
     file = io.BytesIO()
     torch.save(replay.state(), file)
@@ -369,7 +381,9 @@ def assert_same(a: Replay, b: Replay, length: int) -> None:
     length=st.integers(1, 4),
     cut=st.floats(0, 1),
 )
-def test_a_restored_replay_cannot_be_told_from_the_old_one(steps, capacity, stack, length, cut):
+def test_a_restored_replay_cannot_be_told_from_the_old_one(
+    steps: list[Step], capacity: int, stack: int, length: int, cut: float
+) -> None:
     size = (capacity, SHAPE, ACTIONS)
     replay = Replay(*size, stack=stack, pad=2)
     at = round(cut * len(steps))
@@ -380,14 +394,15 @@ def test_a_restored_replay_cannot_be_told_from_the_old_one(steps, capacity, stac
         done |= play(replay, [step])
         theirs = play(again, [step])
         for number, episode in theirs.items():
-            assert all(map(np.array_equal, episode, done[number]))
+            for name in Episode._fields:
+                assert np.array_equal(getattr(episode, name), getattr(done[number], name))
         assert_same(replay, again, length)
     # A second resume, from the state of the resumed one.
     assert_same(replay, resume(again, done, *size, stack=stack, pad=2), length)
 
 
 @pytest.mark.parametrize("capacity", [8, 17, 100])
-def test_needed_episodes_are_those_with_a_frame_in_the_ring(capacity):
+def test_needed_episodes_are_those_with_a_frame_in_the_ring(capacity: int) -> None:
     steps = script([4, 1, 6, 2, 9, 3], [True] * 6)
     replay = Replay(capacity, SHAPE, ACTIONS, stack=2)
     for end, step in enumerate(steps, start=1):
@@ -397,7 +412,7 @@ def test_needed_episodes_are_those_with_a_frame_in_the_ring(capacity):
         assert replay.needed_episodes() == kept & finished
 
 
-def test_the_state_is_a_copy():
+def test_the_state_is_a_copy() -> None:
     replay = Replay(6, SHAPE, ACTIONS, stack=2)
     steps = script([20], [True], finish=False)
     play(replay, steps[:5])
@@ -407,7 +422,7 @@ def test_the_state_is_a_copy():
     assert all(torch.equal(before[key], state["running"][key]) for key in before)
 
 
-def test_a_state_of_another_size_or_an_episode_of_another_run_is_refused():
+def test_a_state_of_another_size_or_an_episode_of_another_run_is_refused() -> None:
     replay = Replay(30, SHAPE, ACTIONS, stack=2)
     done = play(replay, script([5, 6], [True, True]))
     state = replay.state()
@@ -420,7 +435,7 @@ def test_a_state_of_another_size_or_an_episode_of_another_run_is_refused():
         Replay(30, SHAPE, ACTIONS, stack=2).restore(state, lambda number: wide)
 
 
-def test_nbytes_is_what_is_allocated():
+def test_nbytes_is_what_is_allocated() -> None:
     gc.collect()
     tracemalloc.start()
     replay = Replay(500, (84, 84, 3), 6, stack=3, pad=4)
@@ -430,13 +445,13 @@ def test_nbytes_is_what_is_allocated():
     assert replay.nbytes == pytest.approx(size, abs=20_000)
 
 
-def test_the_ring_of_the_paper_fits_its_budget():
+def test_the_ring_of_the_paper_fits_its_budget() -> None:
     frames = 100_000 * 84 * 84 * 3
     assert Replay.nbytes_for(100_000, (84, 84, 3), 38, 4) <= 1.25 * 2.1e9
     assert frames < Replay.nbytes_for(100_000, (84, 84, 3), 38, 0) < 1.01 * frames
 
 
-def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
+def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing() -> None:
     replay = Replay(10, SHAPE, ACTIONS, stack=2)
     frame = picture(0, 0)
     with pytest.raises(ValueError, match="start"):
@@ -462,7 +477,7 @@ def test_calls_out_of_order_and_wrong_shapes_are_refused_and_change_nothing():
 
 
 @pytest.mark.parametrize(("capacity", "stack"), [(1, 3), (0, 3), (10, 0)])
-def test_sizes_that_cannot_work_are_refused(capacity, stack):
+def test_sizes_that_cannot_work_are_refused(capacity: int, stack: int) -> None:
     with pytest.raises(UserError, match="too small"):
         Replay(capacity, SHAPE, ACTIONS, stack=stack)
 
