@@ -81,7 +81,9 @@ def close(ours: Tensor, exact: Tensor) -> None:
 
 @compiled
 @pytest.mark.parametrize("shape", SHAPES)
-def test_bytes_are_convolved_as_pytorch_convolves_doubles(shape, threads) -> None:
+def test_bytes_are_convolved_as_pytorch_convolves_doubles(
+    shape: tuple[int, ...], threads: None
+) -> None:
     x, weight, bias, stride = inputs(shape, bytes_=True)
     exact = F.relu(F.conv2d(x.double(), weight.double(), bias.double(), stride))
     ours = convolution.convolve_bytes(x, weight, bias, stride)
@@ -93,9 +95,11 @@ def test_bytes_are_convolved_as_pytorch_convolves_doubles(shape, threads) -> Non
 @compiled
 @pytest.mark.parametrize("bytes_", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_of_weight_and_bias_are_autograds_in_doubles(shape, bytes_, threads) -> None:
+def test_gradients_of_weight_and_bias_are_autograds_in_doubles(
+    shape: tuple[int, ...], bytes_: bool, threads: None
+) -> None:
     x, weight, bias, stride = inputs(shape, bytes_=bytes_)
-    exact = [weight.double().requires_grad_(), bias.double().requires_grad_()]
+    exact = (weight.double().requires_grad_(), bias.double().requires_grad_())
     linear = F.conv2d(x.double(), *exact, stride)
     linear.retain_grad()
     y = linear.relu()
@@ -116,7 +120,7 @@ def test_gradients_of_weight_and_bias_are_autograds_in_doubles(shape, bytes_, th
 @pytest.mark.parametrize("bytes_", [True, False])
 @pytest.mark.parametrize("channels", [1, 9])
 def test_the_layer_learns_as_the_plain_one(
-    channels: int, bytes_: bool, stride: int, monkeypatch: pytest.MonkeyPatch, threads
+    channels: int, bytes_: bool, stride: int, monkeypatch: pytest.MonkeyPatch, threads: None
 ) -> None:
     def gradients(on: bool) -> list[Tensor]:
         switch(monkeypatch, on)
@@ -135,7 +139,7 @@ def test_the_layer_learns_as_the_plain_one(
 
 
 @compiled
-def test_what_is_not_a_number_passes_and_is_not_hidden_by_the_relu(threads) -> None:
+def test_what_is_not_a_number_passes_and_is_not_hidden_by_the_relu(threads: None) -> None:
     x, weight, bias, _ = inputs((2, 9, 9, 3, 1, 16, 2), bytes_=True)
     weight[3, 0, 0, 0] = torch.nan
     y = convolution.convolve_bytes(x, weight, bias, 1)
@@ -151,7 +155,7 @@ def test_what_is_not_a_number_passes_and_is_not_hidden_by_the_relu(threads) -> N
     "why", ["double", "8 filters", "channels first", "autocast", "no learning", "a wide image"]
 )
 def test_what_the_kernels_cannot_do_is_left_to_pytorch(
-    why: str, monkeypatch: pytest.MonkeyPatch, threads
+    why: str, monkeypatch: pytest.MonkeyPatch, threads: None
 ) -> None:
     monkeypatch.setattr(convolution, "available", lambda: True)
     x, weight, bias, _ = inputs((2, 9, 9, 16, 1, 16, 1), bytes_=False)
@@ -181,7 +185,7 @@ def test_sizes_that_do_not_fit_are_refused_as_by_pytorch(
 
 
 @compiled
-def test_a_bias_with_gaps_is_read_right(threads) -> None:
+def test_a_bias_with_gaps_is_read_right(threads: None) -> None:
     x, weight, _, _ = inputs((2, 9, 9, 3, 1, 16, 2), bytes_=True)
     bias = torch.randn(32, generator=seeded())[::2]
     exact = F.relu(F.conv2d(x.double(), weight.double(), bias.double()))
@@ -189,7 +193,7 @@ def test_a_bias_with_gaps_is_read_right(threads) -> None:
 
 
 @compiled
-def test_one_input_gives_one_result_bit_for_bit(threads) -> None:
+def test_one_input_gives_one_result_bit_for_bit(threads: None) -> None:
     x, weight, bias, stride = inputs((16, 20, 20, 9, 2, 32, 2), bytes_=True)
     y = convolution.convolve_bytes(x, weight, bias, stride)
     gradient = channels_last(torch.randn(y.shape, generator=seeded()))
@@ -253,7 +257,13 @@ def test_updates_are_those_without_kernels(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("stack", [1, 2, 3, 4])
 @pytest.mark.parametrize(("height", "width", "pad"), [(2, 1, 0), (5, 1, 2), (6, 9, 4), (20, 31, 1)])
 def test_stacked_crops_are_the_bytes_that_numpy_makes(
-    height, width, pad, stack, threads_, monkeypatch: pytest.MonkeyPatch, threads
+    height: int,
+    width: int,
+    pad: int,
+    stack: int,
+    threads_: int,
+    monkeypatch: pytest.MonkeyPatch,
+    threads: None,
 ) -> None:
     torch.set_num_threads(threads_)
     rng = np.random.default_rng(0)
