@@ -16,6 +16,7 @@ import psutil
 import pytest
 import torch
 
+from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import to_json
@@ -40,7 +41,7 @@ def process(config: RunConfig) -> Iterator[EvaluationProcess]:
     made.close()
 
 
-def agent(config: RunConfig, seed: int) -> object:
+def agent(config: RunConfig, seed: int) -> Agent:
     return build_agent(config, 1, torch.Generator().manual_seed(seed), torch.device("cpu"))
 
 

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sibe.training import meta as meta_module
 from sibe.training.meta import collect_meta, git_revision
 
 
-def test_meta_tells_versions_and_machine_but_no_paths(monkeypatch):
+def test_meta_tells_versions_and_machine_but_no_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(sys, "argv", ["/home/me/.venv/bin/sibe", "train", "--out", "a b"])
@@ -45,7 +47,7 @@ def git(folder: Path, *args: str) -> str:
     return done.stdout.strip()
 
 
-def test_git_revision_follows_the_checkout(tmp_path):
+def test_git_revision_follows_the_checkout(tmp_path: Path) -> None:
     package = tmp_path / "src"
     package.mkdir()
     (package / "a.py").write_text("1")
@@ -66,7 +68,9 @@ def test_git_revision_follows_the_checkout(tmp_path):
     assert git_revision(package) == {"revision": head, "dirty": True}
 
 
-def test_without_git_there_is_no_revision_and_no_error(tmp_path, monkeypatch):
+def test_without_git_there_is_no_revision_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_revision(tmp_path) is None
     assert collect_meta()["git"] is None
