@@ -7,9 +7,10 @@ import multiprocessing
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -60,10 +61,14 @@ def write_video(
         container.mux(stream.encode())
 
 
-def write_images(folder: Path, images: Sequence[np.ndarray], name: str = "{:05d}.png") -> None:
+def write_images(folder: Path, images: Iterable[np.ndarray], name: str = "{:05d}.png") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for i, image in enumerate(images):
         Image.fromarray(image).save(folder / name.format(i))
+
+
+def ignore(line: str) -> None:
+    pass
 
 
 def noise(count: int, *shape: int, seed: int = 0) -> np.ndarray:
@@ -259,7 +264,8 @@ def test_full_disk_is_a_user_error(tmp_path: Path) -> None:
 
 
 def test_wrong_frames_are_refused(tmp_path: Path) -> None:
-    for frame in (np.zeros((8, 9, 3), np.uint8), np.zeros((8, 8, 3))):
+    wrong: list[np.ndarray] = [np.zeros((8, 9, 3), np.uint8), np.zeros((8, 8, 3))]
+    for frame in wrong:
         with pytest.raises(ValueError, match="a bank of 8"):
             write_bank(tmp_path / "b", [Footage("a", "", [frame])], list, kind="videos", size=8)
     assert not list(tmp_path.iterdir())
@@ -327,7 +333,7 @@ def test_videos_decode_to_what_was_encoded(
 
 def test_a_small_video_is_enlarged(tmp_path: Path) -> None:
     write_video(tmp_path / "in" / "clip.mp4")
-    bank = prepare(tmp_path / "in", tmp_path / "bank", size=150, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=150, report=ignore)
     assert np.abs(bank.frame(1, 150, 150)[10:60, 10:-10].astype(int) - (0, 255, 0)).max() <= 16
 
 
@@ -338,7 +344,7 @@ def test_images_are_exact_and_in_order(tmp_path: Path) -> None:
     write_images(tmp_path / "in" / "lonely", images[:1])  # one image is no clip
     gray = noise(2, 10, 10)
     write_images(tmp_path / "in" / "gray", gray)
-    bank = prepare(tmp_path / "in", tmp_path / "bank", size=10, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=10, report=ignore)
     # frame10 comes after frame9.
     assert np.array_equal(frames_of(bank, "davis/bear"), images[:, :, 2:12])
     assert np.array_equal(frames_of(bank, "gray"), np.repeat(gray[..., None], 3, axis=3))
@@ -348,7 +354,7 @@ def test_images_are_exact_and_in_order(tmp_path: Path) -> None:
 def test_images_shrink_to_means(tmp_path: Path) -> None:
     images = noise(2, 20, 20, 3)
     write_images(tmp_path / "in", images)
-    bank = prepare(tmp_path / "in", tmp_path / "bank", size=10, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=10, report=ignore)
     means = images.reshape(2, 10, 2, 10, 2, 3).mean((2, 4))
     assert np.abs(frames_of(bank, "in") - means).max() <= 1  # Pillow rounds twice
 
@@ -377,7 +383,7 @@ def test_max_frames_cuts_each_clip(tmp_path: Path) -> None:
 def test_hashes_are_of_the_files(tmp_path: Path) -> None:
     write_video(tmp_path / "in" / "a.mp4")
     write_images(tmp_path / "in" / "b", noise(11, 8, 8, 3), name="{}.png")
-    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=ignore)
     hashes = {c.source: c.sha256 for s in ("train", "eval") for c in bank.clips(s)}
     together = b"".join((tmp_path / "in" / "b" / f"{i}.png").read_bytes() for i in range(11))
     assert hashes == {
@@ -427,7 +433,7 @@ def test_a_truncated_video_keeps_its_readable_frames(
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / f"a{suffix}").write_bytes(data[: len(data) * 6 // 10])
     lines: list[str] = []
-    whole = prepare(tmp_path / "whole", tmp_path / "bank1", size=32, report=[].append)
+    whole = prepare(tmp_path / "whole", tmp_path / "bank1", size=32, report=ignore)
     half = prepare(tmp_path / "half", tmp_path / "bank2", size=32, report=lines.append)
     assert len(whole) == 30 and 3 <= len(half) <= 25
     assert lines[0].startswith(f"a{suffix}: only {len(half)} frames can be read")
@@ -475,7 +481,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         {"max_frames": 0},
     ],
 )
-def test_wrong_numbers(tmp_path: Path, wrong: dict[str, float]) -> None:
+def test_wrong_numbers(tmp_path: Path, wrong: dict[str, Any]) -> None:
     write_images(tmp_path / "in", noise(2, 8, 8, 3))
     with pytest.raises(UserError, match=r"give|try"):
         prepare(tmp_path / "in", tmp_path / "bank", **wrong)
@@ -487,17 +493,17 @@ def test_an_existing_bank_is_refused_before_any_work(tmp_path: Path) -> None:
     small_bank(tmp_path / "bank")
     with pytest.raises(UserError, match="already"):
         prepare(tmp_path / "in", tmp_path / "bank", report=lambda line: pytest.fail(line))
-    bank = prepare(tmp_path / "in", tmp_path / "bank", overwrite=True, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", overwrite=True, report=ignore)
     assert bank.size == 84 and len(bank) == 2
 
 
 def test_without_pyav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
     write_images(tmp_path / "in", noise(2, 8, 8, 3))
-    assert len(prepare(tmp_path / "in", tmp_path / "bank", report=[].append)) == 2
+    assert len(prepare(tmp_path / "in", tmp_path / "bank", report=ignore)) == 2
     (tmp_path / "in" / "a.mp4").touch()
     with pytest.raises(UserError, match=r"pip install 'sibe\[video\]'"):
-        prepare(tmp_path / "in", tmp_path / "other", report=[].append)
+        prepare(tmp_path / "in", tmp_path / "other", report=ignore)
     assert not (tmp_path / "other").exists()
 
 
@@ -506,7 +512,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "linked").symlink_to(tmp_path / "data")
     (tmp_path / "data" / "circle").symlink_to(tmp_path / "in")
-    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=ignore)
     assert [clip.source for clip in bank.clips("train")] == ["linked"]
 
 
@@ -524,7 +530,7 @@ def test_folders_decide_the_split(tmp_path: Path, name: str) -> None:
     assert "stray" in lines[0]
     (tmp_path / "in" / name / "d" / "00000.png").unlink()
     with pytest.raises(UserError, match="only train clips"):
-        prepare(tmp_path / "in", tmp_path / "bank", overwrite=True, report=[].append)
+        prepare(tmp_path / "in", tmp_path / "bank", overwrite=True, report=ignore)
     assert len(ClipBank.open(tmp_path / "bank")) == 6
 
 
@@ -532,10 +538,10 @@ def test_otherwise_the_split_is_by_clip(tmp_path: Path) -> None:
     for i in range(8):
         write_images(tmp_path / "in" / f"clip{i}", noise(2, 8, 8, 3, seed=i))
     (tmp_path / "in" / "broken.mp4").touch()
-    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=[].append)
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=ignore)
     assert [clip.source for clip in bank.clips("eval")] == ["clip2", "clip6"]
     assert len(bank.clips("train")) == 6
-    again = prepare(tmp_path / "in", tmp_path / "again", size=8, report=[].append)
+    again = prepare(tmp_path / "in", tmp_path / "again", size=8, report=ignore)
     assert again.clips("eval") == bank.clips("eval")
 
 

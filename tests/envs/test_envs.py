@@ -31,7 +31,7 @@ SETTINGS = [(task, background) for task in PAPER_TASKS for background in BACKGRO
 
 
 def make(task: str, background: str, bank: Path, **options: Any) -> gym.Env[Any, Any]:
-    clips = {"clips": bank} if background == "video" else {}
+    clips: dict[str, Any] = {"clips": bank} if background == "video" else {}
     return gym.make(env_id(task, background), **clips, **options)
 
 
@@ -107,7 +107,7 @@ def test_a_full_episode_leaves_nothing_behind() -> None:
 
 
 def test_seeds_splits_and_episodes_differ(bank: Path) -> None:
-    first = {}
+    first: dict[object, bytes] = {}
     for seed in (0, 1):
         for split in ("train", "eval"):
             env = sibe.make_env("reacher_easy", split=split)
@@ -168,7 +168,7 @@ def test_every_episode_is_cut_after_1000_control_steps(task: str) -> None:
 def test_reaching_the_end_of_a_task_is_a_termination() -> None:
     env = sibe.make_env("lqr_lqr_2_1", action_repeat=5)
     env.reset(seed=0)
-    physics = env.unwrapped.physics  # type: ignore[attr-defined]
+    physics = env.get_wrapper_attr("physics")
     with physics.reset_context():
         physics.data.qpos[:] = physics.data.qvel[:] = 0
     _, _, terminated, truncated, info = env.step(0 * actions(env, 1)[0])
@@ -182,7 +182,13 @@ def test_one_agent_step_renders_one_frame(
 ) -> None:
     drawn = []
     original = getattr(Renderer, method)
-    monkeypatch.setattr(Renderer, method, lambda self: drawn.append(1) or original(self))
+
+    def draw(self: Renderer) -> np.ndarray:
+        drawn.append(1)
+        image: np.ndarray = original(self)
+        return image
+
+    monkeypatch.setattr(Renderer, method, draw)
     env = sibe.make_env("cartpole_swingup", background, size=16)
     observation, _ = env.reset(seed=0)
     for count, action in enumerate(actions(env, 3), start=2):
@@ -210,7 +216,7 @@ class _Counter(gym.Env[np.ndarray, np.ndarray]):
 @pytest.mark.parametrize("stack", [1, 3, 4])
 def test_frames_are_stacked_oldest_first(stack: int) -> None:
     env = StackFrames(_Counter(), stack)
-    seen = [env.reset()[0]] + [env.step(None)[0] for _ in range(5)]
+    seen = [env.reset()[0]] + [env.step(np.zeros(1, np.float32))[0] for _ in range(5)]
     for now, observation in enumerate(seen):
         assert observation.shape == env.observation_space.shape == (4, 6, 3 * stack)
         for position in range(stack):
@@ -218,7 +224,7 @@ def test_frames_are_stacked_oldest_first(stack: int) -> None:
             assert (frame == 100 + max(now - stack + 1 + position, 0)).all()
 
 
-def _rollout(envs: gym.vector.VectorEnv[Any, Any, Any]) -> list[np.ndarray]:
+def _rollout(envs: SyncVectorEnv | AsyncVectorEnv) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     results = [envs.reset(seed=[3, 4])[0].copy()]
     for _ in range(4):
@@ -269,7 +275,7 @@ def test_an_env_may_move_to_another_thread_or_to_a_forked_process() -> None:
 
 @pytest.mark.parametrize("task", ["finger_spin", "hopper_stand", "pendulum_swingup"])
 def test_other_tasks_come_from_the_same_factory(task: str, bank: Path) -> None:
-    frames = {}
+    frames: dict[str, np.ndarray] = {}
     for background in BACKGROUNDS:
         env = make(task, background, bank)
         frames[background], _ = env.reset(seed=0)
@@ -283,6 +289,7 @@ def test_other_tasks_come_from_the_same_factory(task: str, bank: Path) -> None:
 
 def test_an_env_can_be_made_again_from_its_spec() -> None:
     one = gym.make("sibe/pendulum_swingup-noise-v0", size=(20, 30), stack=2)
+    assert one.spec is not None
     two = gym.make(one.spec)
     assert two.observation_space.shape == (20, 30, 6)
     assert_same_life(one, two, seed=0, steps=2)

@@ -51,11 +51,12 @@ class _Picture(gym.Env[Any, np.ndarray]):
 def _registered() -> Iterator[None]:
     shapes = {"Rgb": (60, 40, 3), "Gray": (42, 42, 1), "Planes": (3, 20, 30), "Nine": (9, 9, 9)}
     names = []
+    kind: Any = _Picture  # gymnasium's type of a creator takes every keyword
     for name, shape in shapes.items():
         for observed in (True, False):
             names.append(f"{name}{'Seen' if observed else 'Drawn'}-v0")
             kwargs = {"shape": shape, "observed": observed}
-            gym.register(names[-1], _Picture, disable_env_checker=True, kwargs=kwargs)
+            gym.register(names[-1], kind, disable_env_checker=True, kwargs=kwargs)
     yield
     for name in names:
         del gym.registry[name]
@@ -73,7 +74,7 @@ def imageio(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_image_is_resized_and_nothing_else(kind: str, how: str) -> None:
     env = sibe.make_env(f"{kind}{how}-v0", size=(20, 30), stack=1)
     frame, info = env.reset(seed=1)
-    image = env.unwrapped.gym_env.unwrapped.image  # type: ignore[attr-defined]
+    image = env.get_wrapper_attr("gym_env").unwrapped.image
     if kind == "Planes":  # already of the wanted size
         expected = image.transpose(1, 2, 0)
     else:
@@ -99,7 +100,9 @@ def test_a_seed_fixes_the_life_and_a_split_changes_it() -> None:
     for split in ("train", "eval"):
         for life in range(2):
             env = sibe.make_env("GrayDrawn-v0", split=split)
-            frames = [env.reset(seed=4)[0]] + [env.step(np.zeros(2))[0] for _ in range(2)]
+            frames = [env.reset(seed=4)[0]] + [
+                env.step(np.zeros(2, np.float32))[0] for _ in range(2)
+            ]
             lives[split, life] = np.concatenate(frames).tobytes()
     assert lives["train", 0] == lives["train", 1] != lives["eval", 0] == lives["eval", 1]
 
@@ -109,13 +112,15 @@ def test_mujoco_envs_have_backgrounds_too(task: str, imageio: None) -> None:
     frames = {}
     for background in ("clean", "noise"):
         env = sibe.make_env(task, background, stack=1)
+        action = np.full(env.action_space.shape or (), 0.5, np.float32)
         lives = []
         for _ in range(2):
             life = [env.reset(seed=3)[0]]
-            life += [env.step(np.full(env.action_space.shape, 0.5))[0] for _ in range(3)]
+            life += [env.step(action)[0] for _ in range(3)]
             lives.append(np.stack(life))
-        np.testing.assert_array_equal(*lives)
-        frames[background] = lives[0]
+        first, second = lives
+        np.testing.assert_array_equal(first, second)
+        frames[background] = first
         env.close()
     # Where clean pixels survive the noise in every frame there is a robot; all else is noise.
     clean, noise = frames["clean"].astype(int), frames["noise"].astype(int)

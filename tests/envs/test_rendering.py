@@ -66,12 +66,14 @@ class Stage:
                 break
 
     def stock(self, size: int = 84, **options: Any) -> np.ndarray:
-        return self.physics.render(size, size, camera_id=self.spec.camera, **options)
+        image: np.ndarray = self.physics.render(size, size, camera_id=self.spec.camera, **options)
+        return image
 
     def shows(self, geoms: list[int], size: int) -> np.ndarray:
         """Return where stock segmentation shows sky or one of the geoms: bool [size, size]."""
         ids, kinds = np.moveaxis(self.stock(size, segmentation=True), -1, 0)
-        return (kinds == -1) | ((kinds == GEOM) & np.isin(ids, geoms))
+        shown: np.ndarray = (kinds == -1) | ((kinds == GEOM) & np.isin(ids, geoms))
+        return shown
 
     def regions(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the pixels that are robot, and those that are background, beyond doubt."""
@@ -79,7 +81,8 @@ class Stage:
 
         def whole(mask: np.ndarray) -> np.ndarray:
             inner = minimum_filter(mask, 3)
-            return inner.reshape(84, FINE, 84, FINE).all(axis=(1, 3))
+            pixels: np.ndarray = inner.reshape(84, FINE, 84, FINE).all(axis=(1, 3))
+            return pixels
 
         return whole(~behind), whole(behind)
 
@@ -191,7 +194,7 @@ def test_terrain_is_uploaded_for_every_episode() -> None:
     env = sibe.make_env("quadruped_escape", stack=1)
     env.reset(seed=0)
     second, _ = env.reset(seed=1)
-    physics = env.unwrapped.physics  # type: ignore[attr-defined]
+    physics = env.get_wrapper_attr("physics")
     stock = physics.render(84, 84, camera_id=SUITE_TASKS["quadruped_escape"].camera)
     assert abs(second.astype(int) - stock).mean() < 0.5
     env.close()
