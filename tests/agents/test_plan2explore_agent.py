@@ -101,8 +101,9 @@ def test_collecting_draws_from_its_generator_alone() -> None:
 def test_zero_shot_collects_with_one_policy_and_is_judged_by_another() -> None:
     agent = make_agent(mode="zero_shot", action_noise=0.0)
     with torch.no_grad():
-        agent.behaviors["curious"].actor.trunk[-1].bias.copy_(torch.tensor([50.0, 50, -50, -50]))
-        agent.behaviors["task"].actor.trunk[-1].bias.copy_(torch.tensor([-50.0, -50, -50, -50]))
+        for name, mean in (("curious", 50.0), ("task", -50.0)):
+            bias = agent.behaviors[name].actor.trunk[-1].get_parameter("bias")
+            bias.copy_(torch.tensor([mean, mean, -50.0, -50.0]))
     policy = agent.policy()
     policy.reset()
     assert (policy.act(frames(1), torch.Generator()) > 0.9).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,17 @@ from sibe.config.schema import RunConfig
 from sibe.replay.chunk import Chunk
 
 ACTIONS = 2
+Calls = list[tuple[Any, ...]]
+
+
+def recorded(calls: Calls, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function``, which then notes the arguments of every call in ``calls``."""
+
+    def call(*args: Any) -> Any:
+        calls.append(args)
+        return function(*args)
+
+    return call
 
 
 def make_config(**changes: Any) -> RunConfig:
@@ -130,9 +142,10 @@ def test_an_action_leads_to_the_frame_after_it_and_its_reward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agent = make_agent()
-    model, chunk, fed = agent.model, chunk_with_an_end(agent.config), []
+    model, chunk = agent.model, chunk_with_an_end(agent.config)
+    fed: Calls = []
     observe = model.rssm.observe
-    monkeypatch.setattr(model.rssm, "observe", lambda *args: fed.append(args) or observe(*args))
+    monkeypatch.setattr(model.rssm, "observe", recorded(fed, observe))
     out = model(chunk, seeded())
     ((_, action, _),) = fed
     assert not action[0].any()
@@ -147,12 +160,14 @@ def test_an_action_leads_to_the_frame_after_it_and_its_reward(
 
 def test_the_ensemble_predicts_the_next_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = make_agent()
-    chunk, given, fed = make_chunk(agent.config), [], []
+    chunk = make_chunk(agent.config)
+    given: Calls = []
+    fed: Calls = []
     update, loss = agent._update_ensemble, agent.ensemble.loss
-    monkeypatch.setattr(agent, "_update_ensemble", lambda *a: given.append(a[1]) or update(*a))
-    monkeypatch.setattr(agent.ensemble, "loss", lambda *args: fed.append(args) or loss(*args))
+    monkeypatch.setattr(agent, "_update_ensemble", recorded(given, update))
+    monkeypatch.setattr(agent.ensemble, "loss", recorded(fed, loss))
     agent.update(chunk)
-    (out,), ((features, action, target, _),) = given, fed
+    ((_, out, *_),), ((features, action, target, _),) = given, fed
     torch.testing.assert_close(features, out.observed.state.features[:-1].flatten(0, 1))
     torch.testing.assert_close(action, chunk.action.flatten(0, 1))
     torch.testing.assert_close(target, out.embedding[1:].flatten(0, 1))
@@ -162,11 +177,10 @@ def test_imagined_steps_are_paid_and_discounted_where_they_lead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agent = make_agent()
-    chunk, fed = chunk_with_an_end(agent.config), []
+    chunk = chunk_with_an_end(agent.config)
+    fed: Calls = []
     outlook = agent.behaviors["task"].outlook
-    monkeypatch.setattr(
-        agent.behaviors["task"], "outlook", lambda *args: fed.append(args) or outlook(*args)
-    )
+    monkeypatch.setattr(agent.behaviors["task"], "outlook", recorded(fed, outlook))
     agent.update(chunk)
     ((path, reward, discount, alive),) = fed
     with torch.no_grad():
@@ -266,8 +280,9 @@ def test_behavior_learns_what_its_reward_asks_for() -> None:
 
 def test_disagreement_is_the_variance_over_members() -> None:
     predictions = torch.randn(5, 2, 3, 7, generator=seeded(1))
-    mean = sum(predictions[k] for k in range(5)) / 5
-    expected = sum((predictions[k] - mean) ** 2 for k in range(5)) / 5
+    zero = torch.zeros(())
+    mean = sum((predictions[k] for k in range(5)), zero) / 5
+    expected = sum(((predictions[k] - mean) ** 2 for k in range(5)), zero) / 5
     torch.testing.assert_close(disagreement(predictions), expected.sum(-1) / 7)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +26,10 @@ from sibe.replay.chunk import Chunk
 ACTIONS = 2
 
 
-def small(**changes: object) -> Plan2ExploreConfig:
-    return replace(preset_config("debug", method="plan2explore").method_config, **changes)
+def small(**changes: Any) -> Plan2ExploreConfig:
+    config = preset_config("debug", method="plan2explore").method_config
+    assert isinstance(config, Plan2ExploreConfig)
+    return replace(config, **changes)
 
 
 @pytest.mark.parametrize("size", [32, 33, 45, 46, 48, 64, 84, 100])
@@ -213,7 +216,11 @@ def test_the_task_shapes_the_state_only_in_the_combination(mode: str) -> None:
     def gradients(reward: Tensor) -> list[Tensor]:
         model.zero_grad()
         model(chunk._replace(reward=reward), seeded(5)).loss.backward()
-        return [p.grad.clone() for p in (*model.encoder.parameters(), *model.rssm.parameters())]
+        found = []
+        for parameter in (*model.encoder.parameters(), *model.rssm.parameters()):
+            assert parameter.grad is not None
+            found.append(parameter.grad.clone())
+        return found
 
     one, other = gradients(chunk.reward), gradients(chunk.reward + 10)
     same = all(torch.equal(a, b) for a, b in zip(one, other, strict=True))

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from sibe.agents.sac.agent import SAC, SAC_METRICS, losses
+from sibe.agents.sac import losses
+from sibe.agents.sac.agent import SAC, SAC_METRICS
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.methods.base import Latents
+from sibe.methods.sibe import SIBE
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.replay.chunk import Chunk
 
 ACTIONS = 2
 
 
-def make_config(method: str = "sibe", **sac: object) -> RunConfig:
+def make_config(method: str = "sibe", **sac: Any) -> RunConfig:
     config = preset_config("debug", method=method)
     return replace(config, sac=replace(config.sac, **sac))
 
@@ -43,7 +46,7 @@ def make_chunk(config: RunConfig, seed: int = 0, batch: int | None = None) -> Ch
 
 def parts(agent: SAC) -> dict[str, list[torch.Tensor]]:
     """All parameters of the agent by the names of the paper's components."""
-    found = {
+    found: dict[str, list[torch.Tensor]] = {
         "encoder": list(agent.encoder.parameters()),
         "target_encoder": list(agent.target_encoder.parameters()),
         "critic": list(agent.critic.parameters()),
@@ -52,6 +55,7 @@ def parts(agent: SAC) -> dict[str, list[torch.Tensor]]:
         "temperature": [agent.log_temperature],
     }
     if agent.config.method == "sibe":
+        assert isinstance(agent.method, SIBE)
         for name, module in agent.method.bottleneck.named_children():
             found[name] = list(module.parameters())
     return found
@@ -147,10 +151,12 @@ def test_share_0_is_the_plain_sum_of_both_losses() -> None:
     out = twin.method(Latents(c, c_next, chunk.action, chunk.reward), twin.generator)
     with torch.no_grad():
         action, log_prob = twin._act(c[1])
+        later_q1, later_q2 = twin.target_critic(c_next[0], action)
         target = losses.td_target(
             (chunk.reward + out.bonus)[0],
             config.sac.discount * chunk.discount[0],
-            *twin.target_critic(c_next[0], action),
+            later_q1,
+            later_q2,
             log_prob,
             twin.temperature,
         )
@@ -222,8 +228,8 @@ def test_losses_against_written_out_formulas() -> None:
         assert y[i].item() == pytest.approx(expected.item(), rel=1e-6)
     mse = torch.nn.functional.mse_loss
     torch.testing.assert_close(losses.critic_loss(q1, q2, y), mse(q1, y) + mse(q2, y))
-    expected = sum(0.3 * logp[i] - min(q1[i], q2[i]) for i in range(5)) / 5
-    torch.testing.assert_close(losses.actor_loss(logp, q1, q2, alpha), expected)
+    mean = sum(0.3 * logp[i] - min(q1[i], q2[i]) for i in range(5)) / 5
+    torch.testing.assert_close(losses.actor_loss(logp, q1, q2, alpha), mean)
 
 
 def test_time_limit_bootstraps_and_termination_does_not() -> None:
@@ -232,8 +238,8 @@ def test_time_limit_bootstraps_and_termination_does_not() -> None:
     with torch.no_grad():
         for p in agent.target_critic.parameters():
             p.zero_()
-        agent.target_critic.q1[-1].bias.fill_(100.0)
-        agent.target_critic.q2[-1].bias.fill_(100.0)
+        agent.target_critic.q1[-1].get_parameter("bias").fill_(100.0)
+        agent.target_critic.q2[-1].get_parameter("bias").fill_(100.0)
         agent.log_temperature.fill_(-50.0)
     chunk = make_chunk(config)
     seen: list[torch.Tensor] = []
@@ -256,6 +262,7 @@ def test_temperature_rises_below_the_target_entropy_and_falls_above() -> None:
         log_temperature = torch.zeros((), requires_grad=True)
         log_prob = torch.full((4,), -entropy)
         losses.temperature_loss(log_temperature.exp(), log_prob, -2.0).backward()
+        assert log_temperature.grad is not None
         assert -log_temperature.grad.sign().item() == sign
 
 
@@ -302,14 +309,16 @@ def test_n_steps_bootstrap_from_the_state_n_steps_on(method: str, transitions: s
         return original(q1, q2, target)
 
     with torch.no_grad():
-        agent.actor.trunk[-1].weight.zero_()  # the same action for every state, without chance
-        agent.actor.trunk[-1].bias.copy_(torch.tensor([0.3, -0.2, -40.0, -40.0]))
+        # The same action for every state, without chance.
+        agent.actor.trunk[-1].get_parameter("weight").zero_()
+        agent.actor.trunk[-1].get_parameter("bias").copy_(torch.tensor([0.3, -0.2, -40.0, -40.0]))
         agent.log_temperature.fill_(-50.0)
         later = agent.target_encoder(chunk.obs[3 : 3 + rows]).flatten(0, 1)
         action = torch.tensor([0.3, -0.2]).tanh().expand(len(later), 2)
         value = torch.minimum(*agent.target_critic(later, action)).reshape(rows, batch)
         reward = sum(0.99**i * chunk.reward[i : i + rows] for i in range(3))
     if method == "sibe":
+        assert isinstance(agent.method, SIBE)
         agent.method.config = replace(agent.method.config, intrinsic=0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(losses, "critic_loss", spy)
