@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sibe.agents.sac.agent import losses
+from sibe.agents.sac import losses
 from sibe.agents.sac.encoders import build_encoder
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
+from sibe.methods.sibe import SIBE
 from sibe.nn.encoder import Encoder
 from sibe.nn.late_encoder import LateFusionEncoder
 from sibe.replay import Replay
@@ -27,7 +29,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make_encoder(stack: int = STACK, **options: object) -> LateFusionEncoder:
+def make_encoder(stack: int = STACK, **options: Any) -> LateFusionEncoder:
     encoder = LateFusionEncoder(
         SIZE, 3, stack=stack, features=6, filters=8, generator=seeded(), **options
     )
@@ -91,7 +93,7 @@ def test_the_config_says_which_encoder_is_built() -> None:
     assert isinstance(build_encoder(early, seeded()), Encoder)
 
 
-def late_config(method: str = "sibe", **sac: object) -> RunConfig:
+def late_config(method: str = "sibe", **sac: Any) -> RunConfig:
     config = preset_config("debug", method=method)
     encoder = replace(config.encoder, fusion="late", strides=(2, 1))
     sac = {"n_step": 3, "shift": 0, "transitions": "all", **sac}
@@ -130,16 +132,19 @@ def test_an_agent_learns_the_same_from_frames_as_from_stacked_states(
         return original(q1, q2, target)
 
     with torch.no_grad():
-        agent.actor.trunk[-1].weight.zero_()  # one action for every state, without chance
-        agent.actor.trunk[-1].bias.copy_(torch.tensor([0.3, -0.2, -40.0, -40.0]))
+        # One action for every state, without chance.
+        agent.actor.trunk[-1].get_parameter("weight").zero_()
+        agent.actor.trunk[-1].get_parameter("bias").copy_(torch.tensor([0.3, -0.2, -40.0, -40.0]))
         agent.log_temperature.fill_(-50.0)
         rows = config.sac.chunk if transitions == "all" else 1
         states, later = stacked.obs[:rows].flatten(0, 1), stacked.obs[3 : 3 + rows].flatten(0, 1)
         action = torch.tensor([0.3, -0.2]).tanh().expand(len(later), 2)
         value = torch.minimum(*agent.target_critic(agent.target_encoder.single(later), action))
-        reward = sum(0.99**i * stacked.reward[i : i + rows] for i in range(3)).flatten()
+        rewards = (0.99**i * stacked.reward[i : i + rows] for i in range(3))
+        reward = sum(rewards, torch.zeros(())).flatten()
         q = agent.critic(agent.encoder.single(states), stacked.action[:rows].flatten(0, 1))[0]
     if method == "sibe":
+        assert isinstance(agent.method, SIBE)
         agent.method.config = replace(agent.method.config, intrinsic=0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(losses, "critic_loss", spy)
@@ -160,8 +165,8 @@ def test_reward_scale_scales_the_targets_and_nothing_else() -> None:
         config = late_config("none", reward_scale=scale)
         agent = build_sac(config, 2, seeded(), torch.device("cpu"))
         with torch.no_grad():
-            agent.target_critic.q1[-1].weight.zero_()
-            agent.target_critic.q2[-1].weight.zero_()
+            agent.target_critic.q1[-1].get_parameter("weight").zero_()
+            agent.target_critic.q2[-1].get_parameter("weight").zero_()
             agent.log_temperature.fill_(-50.0)
         chunk = filled_replay(config, 2).minibatch(sampling(config), np.random.default_rng(5))
         with pytest.MonkeyPatch.context() as patch:
