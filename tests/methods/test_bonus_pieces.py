@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from method_inputs import seeded
-from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor, nn
 
 from sibe.nn.ensemble import Ensemble

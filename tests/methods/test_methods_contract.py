@@ -19,13 +19,15 @@ import torch
 from method_inputs import seeded
 from torch import Tensor
 
-from sibe.agents.sac.agent import SAC, losses
+from sibe.agents.sac import losses
+from sibe.agents.sac.agent import SAC
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import PRESETS, preset_config
-from sibe.catalogue.registry import METHODS, Entry, build_method
+from sibe.catalogue.registry import METHODS, build_method
 from sibe.catalogue.run_config import check, from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.methods.base import Latents, Method
+from sibe.methods.entry import Entry
 from sibe.replay.chunk import Chunk
 
 ACTIONS, BATCH = 2, 8
@@ -298,7 +300,9 @@ def test_presets_are_valid_and_survive_json(name: str, preset: str) -> None:
 def test_config_is_frozen_and_every_field_has_its_help(name: str) -> None:
     cls = METHODS[name].config
     assert cls.__dataclass_params__.frozen and dataclasses.is_dataclass(cls())
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    body = definition.body
     for i, node in enumerate(body):
         if isinstance(node, ast.AnnAssign):
             assert isinstance(node.target, ast.Name)

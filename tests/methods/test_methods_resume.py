@@ -11,9 +11,10 @@ import torch
 
 import sibe
 from sibe.catalogue.presets import preset_config
-from sibe.catalogue.registry import METHODS, Entry
+from sibe.catalogue.registry import METHODS
 from sibe.config.schema import RunConfig
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
+from sibe.methods.entry import Entry
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.trainer import Trainer
