@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from sibe.errors import UserError
 TASK = "walker_walk"
 
 
-def small(folder: Path, seed: int = 1, method: str = "sibe", **options: object) -> Path:
+def small(folder: Path, seed: int = 1, method: str = "sibe", **options: Any) -> Path:
     changes = {
         name: options.pop(name) for name in list(options) if "__" in name or name == "preset"
     }
@@ -91,10 +93,12 @@ def test_half_written_and_unordered_rows(tmp_path: Path) -> None:
         (lambda run: (run / "train.csv").write_bytes(b"\xff\xfe\n"), "train.csv"),
     ],
 )
-def test_broken_run_is_named_and_left_out(tmp_path: Path, damage: object, reason: str) -> None:
+def test_broken_run_is_named_and_left_out(
+    tmp_path: Path, damage: Callable[[Path], object], reason: str
+) -> None:
     small(tmp_path / "good")
     bad = small(tmp_path / "bad", seed=2)
-    damage(bad)  # type: ignore[operator]
+    damage(bad)
     runs, left_out = read_runs([tmp_path])
     assert [run.name for run in runs] == [f"{tmp_path.name}/good"]
     ((name, why),) = left_out
@@ -179,7 +183,7 @@ def test_the_schedule_of_learning_splits_variants_and_that_of_evaluation_does_no
 
 
 def test_the_clip_bank_counts_where_runs_disagree_on_it(tmp_path: Path) -> None:
-    def write(folder: str, seed: int, clips: str, **changes: object) -> None:
+    def write(folder: str, seed: int, clips: str, **changes: Any) -> None:
         config = config_of("walker_walk", "video", "sibe", seed, env__clips=clips, **changes)
         write_run(tmp_path / folder, config, env_steps=20_000)
 

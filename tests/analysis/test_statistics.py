@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,14 +122,14 @@ def test_too_few_seeds_have_no_interval() -> None:
 
 
 def test_one_seed_one_result() -> None:
-    before = np.random.get_state()[1].copy()
+    before = np.random.get_state(legacy=False)["state"]["key"].copy()
     for first, second in zip(_intervals(9), _intervals(9), strict=True):
         np.testing.assert_array_equal(first, second)
     assert not np.array_equal(_intervals(9)[0], _intervals(10)[0])
-    np.testing.assert_array_equal(np.random.get_state()[1], before)
+    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], before)
 
 
-def _intervals(seed: int) -> list[object]:
+def _intervals(seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     return [
         s.bootstrap_interval(TASKS[0], rng),
@@ -137,12 +139,17 @@ def _intervals(seed: int) -> list[object]:
     ]
 
 
-def coverage(interval: object, truth: float, sample: object, repeats: int = 400) -> float:
+def coverage(
+    interval: Callable[[Any, np.random.Generator], tuple[float, float]],
+    truth: float,
+    sample: Callable[[np.random.Generator], Any],
+    repeats: int = 400,
+) -> float:
     """Return how often interval(sample(rng), rng) holds the truth."""
     rng = np.random.default_rng(11)
     hits = 0
     for _ in range(repeats):
-        low, high = interval(sample(rng), rng)  # type: ignore[operator]
+        low, high = interval(sample(rng), rng)
         hits += low <= truth <= high
     return hits / repeats
 
