@@ -16,6 +16,7 @@ from sibe.errors import UserError
 from sibe.logs import learning_curve
 from sibe.logs.csv_log import EVAL_COLUMNS, TRAIN_COLUMNS, CsvLog
 from sibe.logs.learning_curve import write_learning_curve
+from sibe.logs.picture_file import write_png
 
 EVALS = [(0, 10.0, 5.0), (10_000, 300.0, 80.0), (20_000, 700.0, 40.0)]
 
@@ -39,11 +40,10 @@ def _write_run(run: Path, *, metrics: tuple[str, ...] = ("kl", "infonce"), evals
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are saved, in order."""
     saved: list[Any] = []
-    save = learning_curve.write_png
 
     def spy(figure: Any, out: Path) -> None:
         saved.append(figure)
-        save(figure, out)
+        write_png(figure, out)
 
     monkeypatch.setattr(learning_curve, "write_png", spy)
     return saved
@@ -54,7 +54,9 @@ def test_picture_shows_the_logs(tmp_path: Path, figures: list[Any]) -> None:
     assert write_learning_curve(_write_run(tmp_path / "run"), out) == out
     with Image.open(out) as image:
         assert image.size == (1000, 380)
-        colors = {pixel for _, pixel in image.convert("RGB").getcolors(1 << 20)}
+        counts = image.convert("RGB").getcolors(1 << 20)
+    assert counts is not None
+    colors = {pixel for _, pixel in counts}
     # Evaluation, KL and InfoNCE are really there, in their colors.
     assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73)} <= colors
     assert [file.name for file in out.parent.iterdir()] == ["curve.png"]

@@ -6,6 +6,7 @@ import math
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -404,7 +405,7 @@ def test_video_without_h264(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     real = av.container.OutputContainer.add_stream
 
     class Proxy:
-        def __init__(self, container: object) -> None:
+        def __init__(self, container: Any) -> None:
             self.container = container
 
         def __enter__(self) -> Proxy:
