@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from sibe.agents.sac.agent import SAC
@@ -32,13 +34,16 @@ from sibe.bench.workloads import (
     make_agent,
     make_reference,
     our_replay,
+    our_sampling,
     period,
     plain_batch,
 )
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
+from sibe.envs.tasks import PAPER_BACKGROUNDS
 from sibe.errors import UserError
+from sibe.methods.sibe import SIBE
 from sibe.replay.chunk import Chunk
 
 DEBUG = bench_config("debug")
@@ -77,7 +82,8 @@ def counted_macs(config: RunConfig) -> float:
     with FlopCounterMode(display=False) as counter:
         for _ in range(period(config)):
             agent.update(chunk)
-    return counter.get_total_flops() / 2 / period(config)
+    flops: int = counter.get_total_flops()
+    return flops / 2 / period(config)
 
 
 @pytest.mark.parametrize(
@@ -132,21 +138,25 @@ def same_weights(agent: SAC, reference: SeparateSAC) -> None:
         (agent.target_encoder, reference.target_encoder),
     ):
         flat = "place.weight" if agent.config.encoder.fusion == "late" else "project.weight"
-        tensors = dict(ours.named_parameters())
+        tensors: dict[str, torch.Tensor] = dict(ours.named_parameters())
         height = int((tensors[flat].shape[1] // agent.config.encoder.filters) ** 0.5)
         # Ours flattens height, width, channel; NCHW flattens channel, height, width.
         wide = tensors[flat].reshape(-1, height, height, agent.config.encoder.filters)
         tensors[flat] = wide.permute(0, 3, 1, 2).flatten(1)
         copy(list(tensors.values()), list(plain.parameters()))
-    pairs = [(agent.actor, reference.actor), (agent.critic, reference.critic)]
-    pairs.append((agent.target_critic, reference.target_critic))
+    pairs: list[tuple[nn.Module, nn.Module]] = [
+        (agent.actor, reference.actor),
+        (agent.critic, reference.critic),
+        (agent.target_critic, reference.target_critic),
+    ]
     if reference.method is not None:
+        assert isinstance(agent.method, SIBE)
         names = ("stochastic_encoder", "target_stochastic_encoder", "transition", "projection")
         for name in (*names, "prediction", "target_prediction"):
             pairs.append((getattr(agent.method.bottleneck, name), getattr(reference.method, name)))
         copy([agent.method.bottleneck.bilinear.weight], [reference.method.bilinear])
-    for ours, plain in pairs:
-        copy(list(ours.parameters()), list(plain.parameters()))
+    for mine, theirs in pairs:
+        copy(list(mine.parameters()), list(theirs.parameters()))
 
 
 @torch.no_grad()
@@ -232,7 +242,7 @@ def test_the_usual_replay_returns_chunks_of_one_episode() -> None:
     replay = StackedReplay(20, (1, 2, 2), 1)
     for step in range(30):  # over the end of the ring; episodes of 5
         obs, after = (np.full((1, 2, 2), value, np.uint8) for value in (step, step + 1))
-        replay.add(obs, np.float32([step]), step, 1.0, after, last=step % 5 == 4)
+        replay.add(obs, np.array([step], np.float32), step, 1.0, after, last=step % 5 == 4)
     batch = replay.sample(64, 3, 0, np.random.default_rng(0))
     assert isinstance(batch, Batch)
     first = batch.action[0, :, 0]
@@ -422,7 +432,7 @@ def test_data_sections(bench: Bench) -> None:
 
 
 def test_environment_section(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert running.PAPER_BACKGROUNDS == ("clean", "noise", "video")
+    assert PAPER_BACKGROUNDS == ("clean", "noise", "video")
     # The section below trains with noise.
     monkeypatch.setattr(running, "PAPER_BACKGROUNDS", ("clean", "video"))
     check_section(running.environment(bench), 2, 0, reference=True)
@@ -533,11 +543,11 @@ def test_too_little_memory_is_told_first(monkeypatch: pytest.MonkeyPatch) -> Non
     class Poor:
         available = 1_000_000
 
-    monkeypatch.setattr(suite.psutil, "virtual_memory", Poor)
+    monkeypatch.setattr(psutil, "virtual_memory", Poor)
     with pytest.raises(UserError, match="GB of RAM"):
         suite._check_memory(Plan())
 
 
 def test_errors_of_a_side_come_back() -> None:
     with Side(threads=1, reference=True) as side, pytest.raises(UserError, match="too small"):
-        side.prepare("x", our_replay, replace(DEBUG, env=replace(DEBUG.env, stack=0)), 10)
+        side.prepare("x", our_sampling, replace(DEBUG, env=replace(DEBUG.env, stack=0)), 10)
