@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -165,7 +166,7 @@ def test_the_backend_is_chosen_and_a_choice_is_kept(
 
 
 def test_the_pair_that_cannot_load_a_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gl.importlib.metadata, "version", lambda name: "4.0.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.0.0")
     with pytest.raises(UserError, match=r"pip install 'mujoco>=3.17,<4'"):
         gl.check_versions()
 

@@ -49,7 +49,7 @@ def silent_tyro(monkeypatch: pytest.MonkeyPatch) -> None:
         with contextlib.redirect_stderr(io.StringIO()):
             return real(*args, **kwargs)
 
-    monkeypatch.setattr(parsing.tyro, "cli", silent)
+    monkeypatch.setattr(tyro, "cli", silent)
 
 
 @pytest.mark.usefixtures("silent_tyro")

@@ -8,8 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -327,10 +328,11 @@ def test_a_run_from_before_a_field_or_the_kernels_goes_on(
 ) -> None:
     out = tmp_path / "old"
     assert run("train", *SHORT, "--out", str(out)) == 0
-    for name, change in (
-        ("config.json", lambda values: values["schedule"].pop("eval_process")),
-        ("meta.json", lambda values: values.update(kernels=not values["kernels"])),
-    ):
+    changes: dict[str, Callable[[dict[str, Any]], object]] = {
+        "config.json": lambda values: values["schedule"].pop("eval_process"),
+        "meta.json": lambda values: values.update(kernels=not values["kernels"]),
+    }
+    for name, change in changes.items():
         values = json.loads((out / name).read_text())
         change(values)
         (out / name).write_text(json.dumps(values))
