@@ -283,7 +283,7 @@ def test_a_worker_waits_for_a_lock_that_is_about_to_be_free(
     monkeypatch.setattr("sibe.training.run.train", take)
     with pytest.raises(InUseError, match="in use by another process"):
         worker.train_when_free(config, tmp_path / "run", patience=0.0)
-    monkeypatch.setattr(worker.time, "sleep", lambda seconds: held.close())
+    monkeypatch.setattr(time, "sleep", lambda seconds: held.close())
     worker.train_when_free(config, tmp_path / "run", patience=60.0)
     assert trained == [tmp_path / "run"]
 
@@ -299,8 +299,8 @@ def without_wall_clock(path: Path) -> list[list[str]]:
 
 def test_interrupted_sabotaged_and_finished_from_the_command_line(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    slice_ = ("--methods", "none", "--seeds", "1", "--jobs", "2", "--retries", "0")
-    slice_ += ("--env-steps", "4000")  # long enough to be caught in the middle
+    slice_ = ["--methods", "none", "--seeds", "1", "--jobs", "2", "--retries", "0"]
+    slice_ += ["--env-steps", "4000"]  # long enough to be caught in the middle
     command = [sys.executable, "-m", "sibe", "suite", "run", "smoke", *slice_, "--root", str(root)]
     clean, noise = (root / f"cartpole_swingup-{b}" / "none" / "seed1" for b in ("clean", "noise"))
     noise.mkdir(parents=True)
