@@ -378,7 +378,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    made = {"LadderImage-v0": _ImageOnly, "LadderToy-v0": _Toy}
+    made: dict[str, Any] = {"LadderImage-v0": _ImageOnly, "LadderToy-v0": _Toy}
     for name, kind in made.items():
         gym.register(name, kind, disable_env_checker=True)
     yield
