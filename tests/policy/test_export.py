@@ -214,4 +214,5 @@ def test_an_agent_with_a_memory_goes_without_its_values(
     for policy in policies:
         policy.reset()
         played.append([policy.act(frame) for frame in frames])
-    np.testing.assert_array_equal(*played)
+    exported, trained = played
+    np.testing.assert_array_equal(exported, trained)
