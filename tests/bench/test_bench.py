@@ -550,4 +550,4 @@ def test_too_little_memory_is_told_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_errors_of_a_side_come_back() -> None:
     with Side(threads=1, reference=True) as side, pytest.raises(UserError, match="too small"):
-        side.prepare("x", our_sampling, replace(DEBUG, env=replace(DEBUG.env, stack=0)), 10)
+        side.prepare("x", our_sampling, DEBUG, 0)

@@ -69,7 +69,8 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     if env["background"] == "video" and "loop_frames" not in env:  # there was no loop then
         values = {**values, "env": {**env, "background": "video_random"}}
     old = {"normalise": "normalize", "neighbours": "neighbors"}  # before 0.2
-    values = {**values, "method_config": {old.get(name, name): own[name] for name in own}}
+    own = {old.get(name, name): value for name, value in own.items()}
+    values = {**values, "method_config": own}
     if values["method"] == "sibe" and "first_std" not in own:
         values = {**values, "method_config": {**own, "first_std": 1.0, "start": "random"}}
     return values
