@@ -170,7 +170,7 @@ def test_overrides_reach_the_config() -> None:
     run = select(video, Slice(methods=("sibe",)))[0]
     assert build_config(video, run, Overrides(clips="bank")).env.clips == "bank"
     assert config_of("paper-noise", "sibe", clips="bank").env.clips is None
-    with pytest.raises(UserError, match="--env-steps must be above 0"):
+    with pytest.raises(UserError, match="--env-steps must be at least 1"):
         config_of("smoke", "sibe", env_steps=0)
 
 
