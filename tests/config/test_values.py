@@ -34,13 +34,14 @@ class Example:
     name: str = "a"
     camera: int | None = None
     strides: tuple[Count, ...] = (2, 1)
+    pair: tuple[int, str] = (1, "a")
     anything: Any = None
 
 
 ALLOWED = [
     *({"count": 1}, {"natural": 7}, {"few": 4}, {"positive": 1e-9}, {"positive": 3}),
     *({"weight": 0}, {"fraction": 1}, {"unit": 1.0}, {"mode": "mean"}, {"on": True}),
-    *({"camera": 2}, {"camera": -1}, {"strides": ()}, {"strides": (1,)}, {"anything": {1, 2}}),
+    *({"camera": 2}, {"camera": -1}, {"strides": (1,)}, {"pair": (2, "b")}, {"anything": {1, 2}}),
 ]
 REFUSED = [
     ({"count": 0}, "--part.count must be at least 1, not 0"),
@@ -60,7 +61,11 @@ REFUSED = [
     ({"name": 3}, "--part.name must be text, not 3"),
     ({"camera": "side"}, "--part.camera must be a whole number, not 'side'"),
     ({"strides": (2, 0)}, "--part.strides must be at least 1, not (2, 0)"),
-    ({"strides": [2, 1]}, "--part.strides must be a tuple, not [2, 1]"),
+    ({"strides": [2, 1]}, "--part.strides must be a list, not [2, 1]"),
+    ({"strides": ()}, "--part.strides must be a list of one value or more, not ()"),
+    ({"pair": (2,)}, "--part.pair must be 2 values, not (2,)"),
+    ({"pair": (2, 3)}, "--part.pair must be text, not (2, 3)"),
+    ({"positive": 10**400}, f"--part.positive must be above 0 and finite, not {10**400}"),
 ]
 
 
@@ -100,3 +105,12 @@ def test_a_class_checks_its_own_rules_after_its_values() -> None:
         Pair(low=0, high=-1)
     with pytest.raises(UserError, match="low above high"):
         Pair(low=3)
+
+
+def test_a_part_must_be_of_its_class() -> None:
+    @configuration()
+    class Outer:
+        inner: Example
+
+    with pytest.raises(UserError, match="--inner must be a Example, not None"):
+        Outer(inner=None)  # type: ignore[arg-type]

@@ -9,16 +9,19 @@ same in every report; dashes and markers differ too, for those who see no colors
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
+from sibe.agents.entry import AgentEntry
 from sibe.analysis.runs import Run
 from sibe.catalogue.presets import PRESETS, preset_config
 from sibe.catalogue.registry import find_agent, method_names
 from sibe.catalogue.run_config import to_json
 from sibe.config.schema import EncoderConfig, EnvConfig, SACConfig, ScheduleConfig
+from sibe.errors import UserError
 
 Kind = Literal["method", "component", "chunk", "other"]
 
@@ -60,9 +63,19 @@ def assign_variants(runs: Sequence[Run]) -> tuple[list[Variant], dict[str, Varia
     return list(styled.values()), {name: styled[variant.key] for name, variant in plain.items()}
 
 
+@functools.cache
+def _entry(method: str) -> AgentEntry | None:
+    """Return a method's entry; None if it is not installed, or a plug-in that does not load."""
+    try:
+        return find_agent(method)
+    except UserError:
+        return None
+
+
 def _variant(run: Run, changes: dict[str, Any], several_presets: bool) -> Variant:
     method, preset = run.config["method"], run.config["preset"]
-    name = find_agent(method).label if method in method_names() else method
+    entry = _entry(method)
+    name = method if entry is None else entry.label
     label, kind = _describe(name, method, changes)
     if several_presets:
         label = f"{label} ({preset})"
@@ -132,8 +145,9 @@ def _defaults(method: str) -> dict[str, Any]:
         "sac": SACConfig(),
         "schedule": ScheduleConfig(),
     }
-    if method in method_names():
-        parts["method_config"] = find_agent(method).config()
+    entry = _entry(method)
+    if entry is not None:
+        parts["method_config"] = entry.config()
     return {name: asdict(part) for name, part in parts.items()}
 
 
@@ -141,7 +155,7 @@ def _preset_json(config: dict[str, Any]) -> dict[str, Any]:
     preset, env, method = config["preset"], config["env"], config["method"]
     if preset not in PRESETS:
         return {}
-    known = method if method in method_names() else "sibe"
+    known = method if _entry(method) is not None else "sibe"
     reference = to_json(
         preset_config(preset, task=env["task"], method=known, background=env["background"])
     )
@@ -177,7 +191,8 @@ def _styled(variants: list[Variant]) -> Iterable[Variant]:
 def _styles(variant: Variant, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
     """Yield styles for a variant, the best first; the last ones are new for certain."""
     methods = method_names()
-    color = find_agent(variant.method).color if variant.method in methods else None
+    entry = _entry(variant.method)
+    color = None if entry is None else entry.color
     if variant.kind == "method" and color is not None:
         colors: Sequence[str] = (color,)
         first = methods.index(variant.method) % len(DASHES)

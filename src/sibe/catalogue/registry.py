@@ -139,6 +139,8 @@ def _fault(name: str, loaded: object) -> str | None:
         loaded.config()
     except Exception as error:
         return f"has a config without valid defaults ({' '.join(str(error).split())})"
+    if loaded.color is not None and not re.fullmatch(r"#[0-9A-Fa-f]{6}", str(loaded.color)):
+        return f"has the color {loaded.color!r}: give #RRGGBB, or None"
     fields = [field.name for field in dataclasses.fields(loaded.config)]
     if loaded.bonus_field is not None and loaded.bonus_field not in fields:
         return f"has no field {loaded.bonus_field!r} in its config, which should scale its bonus"

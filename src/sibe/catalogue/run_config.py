@@ -8,8 +8,12 @@ from typing import Any
 
 from sibe.catalogue.registry import find_agent
 from sibe.config.schema import EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig
-from sibe.errors import UserError
+from sibe.config.values import check_values
+from sibe.errors import UserError, nearest
 from sibe.replay.sampling import Sampling
+
+_RENAMED = {"db": ("normalise", "normalize"), "proto": ("neighbours", "neighbors")}
+"""Fields by the spelling of 0.1, and what they are called now."""
 
 
 def sampling(config: RunConfig) -> Sampling:
@@ -35,9 +39,16 @@ def updates_per_run(config: RunConfig) -> int:
     return since // sampling(config).every + 1 if since >= 0 else 0
 
 
+def with_defaults(config: RunConfig) -> RunConfig:
+    """Return the config with the method's own defaults where it has none."""
+    if config.method_config is not None:
+        return config
+    return dataclasses.replace(config, method_config=find_agent(config.method).config())
+
+
 def to_json(config: RunConfig) -> dict[str, Any]:
     """Return the config as plain JSON values."""
-    values = dataclasses.asdict(config)
+    values = dataclasses.asdict(with_defaults(config))
     values["encoder"]["strides"] = list(config.encoder.strides)
     return values
 
@@ -46,18 +57,18 @@ def from_json(values: dict[str, Any]) -> RunConfig:
     """Return the config that ``to_json`` wrote; fields that this version lacks are an error."""
     try:
         values = upgraded(values)
-        method_class = find_agent(values["method"]).config
+        method = values["method"]
         parts = {
-            "env": EnvConfig,
-            "encoder": EncoderConfig,
-            "sac": SACConfig,
-            "schedule": ScheduleConfig,
-            "method_config": method_class,
+            "env": (EnvConfig, ""),
+            "encoder": (EncoderConfig, "encoder"),
+            "sac": (SACConfig, "sac"),
+            "schedule": (ScheduleConfig, ""),
+            "method_config": (find_agent(method).config, method),
         }
-        built = {name: _build(cls, values[name]) for name, cls in parts.items()}
+        built = {name: _build(cls, values[name], flags) for name, (cls, flags) in parts.items()}
         config: RunConfig = _build(RunConfig, {**values, **built})
         return config
-    except (AttributeError, KeyError, TypeError, UserError) as error:
+    except UserError as error:
         raise UserError(
             f"the run's config.json does not fit this version of sibe: {error}"
         ) from error
@@ -65,12 +76,19 @@ def from_json(values: dict[str, Any]) -> RunConfig:
 
 def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of an older version's config as this version would have written them."""
+    for name in ("env", "encoder", "sac", "schedule", "method_config"):
+        if not isinstance(values.get(name), dict):
+            raise UserError(f"{name} must be an object, not {values.get(name)!r}")
+    for name in ("method", "preset"):
+        if not isinstance(values.get(name), str):
+            raise UserError(f"{name} must be text, not {values.get(name)!r}")
     env, own = values["env"], values["method_config"]
-    if env["background"] == "video" and "loop_frames" not in env:  # there was no loop then
+    if env.get("background") == "video" and "loop_frames" not in env:  # there was no loop then
         values = {**values, "env": {**env, "background": "video_random"}}
-    old = {"normalise": "normalize", "neighbours": "neighbors"}  # before 0.2
-    own = {old.get(name, name): value for name, value in own.items()}
-    values = {**values, "method_config": own}
+    if values["method"] in _RENAMED:
+        before, now = _RENAMED[values["method"]]
+        own = {now if name == before else name: value for name, value in own.items()}
+        values = {**values, "method_config": own}
     if values["method"] == "sibe" and "first_std" not in own:
         values = {**values, "method_config": {**own, "first_std": 1.0, "start": "random"}}
     return values
@@ -90,5 +108,11 @@ def comparable(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "schedule": {k: v for k, v in schedule.items() if k != "track"}}
 
 
-def _build(cls: Any, values: dict[str, Any]) -> Any:
-    return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+def _build(cls: Any, values: dict[str, Any], flags: str = "") -> Any:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    unknown = sorted(values.keys() - fields.keys())
+    if unknown:
+        raise UserError(f"unknown field {unknown[0]!r}{nearest(unknown[0], fields)}")
+    built = cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+    check_values(built, flags)  # a plug-in's config may be a plain dataclass
+    return built

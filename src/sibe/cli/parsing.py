@@ -125,6 +125,7 @@ def _mistake(kind: Any, args: Sequence[str]) -> str | None:
     loose, given = _grouped(args)
     for flag, words in given:
         if flag in switches:
+            loose += words
             continue
         if flag not in flags:
             return f"unknown option {flag}{_nearest_flag(flag, flags)}"

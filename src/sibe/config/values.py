@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class Bounds:
     def __contains__(self, value: float) -> bool:
         """Whether ``value`` is finite and within; NaN is not."""
         above = value > self.low if self.open else value >= self.low
-        return above and value <= self.high and value < math.inf
+        return above and value <= self.high and value <= sys.float_info.max
 
     def __str__(self) -> str:
         """Return what completes "must be …"."""
@@ -110,26 +111,47 @@ def _wanted(hint: Any, value: Any) -> str | None:
         close = nearest(value, known) if isinstance(value, str) else ""
         return f"one of {', '.join(known)}{close.replace('; ', ' (').replace('?', '?)')}"
     if origin is tuple:
-        if not isinstance(value, tuple):
-            return "a tuple"
-        return next((words for part in value if (words := _wanted(args[0], part))), None)
+        return _wanted_tuple(args, value)
     if origin in (types.UnionType, typing.Union):
         wants = [_wanted(part, value) for part in args]
         return None if None in wants else next(words for words in wants if words != "unset")
     return _wanted_type(hint, value)
 
 
+def _wanted_tuple(kinds: tuple[Any, ...], value: Any) -> str | None:
+    if not isinstance(value, tuple):
+        return "a list"
+    if Ellipsis in kinds:
+        if not value:
+            return "a list of one value or more"
+        kinds = kinds[:1] * len(value)
+    if len(value) != len(kinds):
+        return f"{len(kinds)} values"
+    return next((words for words in map(_wanted, kinds, value) if words), None)
+
+
 def _words(kind: Any, bounds: Bounds) -> str:
     return str(bounds).removesuffix(" and finite") if kind is int else str(bounds)
+
+
+_KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+    bool: ("true or false", (bool,)),
+    str: ("text", (str,)),
+}
 
 
 def _wanted_type(kind: Any, value: Any) -> str | None:
     """Return what ``value`` must be if it is not of the type ``kind``; an int is a float too."""
     if kind is type(None):
         return None if value is None else "unset"
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    if kind not in words:
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        return None if isinstance(value, kind) else f"a {kind.__name__}"
+    if kind not in _KINDS:
         return None
+    words, allowed = _KINDS[kind]
     if isinstance(value, bool) and kind is not bool:
-        return words[kind]
-    return None if isinstance(value, (int, float) if kind is float else kind) else words[kind]
+        return words
+    return None if isinstance(value, allowed) else words

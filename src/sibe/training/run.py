@@ -9,7 +9,14 @@ from pathlib import Path
 
 import torch
 
-from sibe.catalogue.run_config import check, comparable, from_json, to_json, updates_per_run
+from sibe.catalogue.run_config import (
+    check,
+    comparable,
+    from_json,
+    to_json,
+    updates_per_run,
+    with_defaults,
+)
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
@@ -58,6 +65,7 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
 
 def train(config: RunConfig, out: Path | None = None) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory."""
+    config = with_defaults(config)
     check(config)
     check_installed(config.schedule.track)
     path = default_directory(config) if out is None else Path(out)
@@ -79,11 +87,20 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
 
 
 def resume(path: Path, track: Tracking | None = None) -> Path:
-    """Continue the run in ``path`` with the config it was started with, tracked elsewhere maybe."""
+    """Continue the run in ``path`` with the config it was started with.
+
+    ``track`` overrides the tracker it was started with. One that is not installed here is refused
+    if it is asked for; if it is only what the run was started with, the run goes on without.
+    """
     config = from_json(RunFiles(path).read_config())
-    if track is not None:
-        config = replace(config, schedule=replace(config.schedule, track=track))
-    return train(config, path)
+    if track is None:
+        track = config.schedule.track
+        try:
+            check_installed(track)
+        except UserError as error:
+            print(f"note: this run goes on untracked: {error}", flush=True)
+            track = "none"
+    return train(replace(config, schedule=replace(config.schedule, track=track)), path)
 
 
 def _announce(config: RunConfig, path: Path) -> None:
