@@ -29,7 +29,7 @@ from sibe.ladder.alone import MethodAlone, train_alone
 from sibe.ladder.decoding import mean_r2
 from sibe.ladder.fixed_episodes import (
     FixedEpisodes,
-    Moments,
+    HeldOutSamples,
     play_again,
     show_episodes,
     state_scale,
@@ -209,7 +209,7 @@ def test_supervision_finds_what_is_in_the_image() -> None:
             labeled = np.array([0.0, level[t, 0]])
             replay.add(labeled, 0.0, 1.0, shown[t + 1], last=t == 19)
     fold = np.repeat(np.arange(FOLDS), 21)
-    moments = Moments(images.reshape(-1, 16, 16, 3), levels.reshape(-1, 1), fold)
+    moments = HeldOutSamples(images.reshape(-1, 16, 16, 3), levels.reshape(-1, 1), fold)
     scores: dict[int, float] = {}
     train_supervised(
         config,

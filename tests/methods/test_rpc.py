@@ -64,8 +64,8 @@ def expected_nats(method: RPC, x: Latents, seed: int) -> Tensor:
     """KL(φ(z'|c') ‖ m(z'|z, a)), z from φ(z|c), by torch's own distributions; ``[L, B]``."""
     past, seen = (Normal(*_moments(method.policy_encoder(c))) for c in (x.c, x.c_next))
     noise = torch.randn(past.mean.shape, generator=seeded(seed))
-    foretold = Normal(*_moments(method.model(past.mean + past.stddev * noise, x.action)))
-    return kl_divergence(seen, foretold).sum(-1)
+    predicted = Normal(*_moments(method.model(past.mean + past.stddev * noise, x.action)))
+    return kl_divergence(seen, predicted).sum(-1)
 
 
 def _moments(g: Any) -> tuple[Tensor, Tensor]:
@@ -88,8 +88,8 @@ def test_the_cost_is_the_kl_of_torch_distributions() -> None:
 def test_the_model_starts_by_predicting_that_nothing_changes() -> None:
     model = RPC(D, A, SMALL, generator=seeded()).model
     z, action = torch.randn(7, LATENT), torch.randn(7, A)
-    foretold = model(z, action)
-    assert torch.equal(foretold.mean, z) and torch.equal(foretold.std, torch.ones_like(z))
+    predicted = model(z, action)
+    assert torch.equal(predicted.mean, z) and torch.equal(predicted.std, torch.ones_like(z))
 
 
 def test_the_noise_has_a_floor_and_a_ceiling() -> None:
@@ -173,9 +173,9 @@ def expected_nats_with_constant_model(method: RPC, x: Latents, seed: int) -> Ten
     with torch.no_grad():
         past = method.policy_encoder(x.c)
         noise = torch.randn(past.mean.shape, generator=seeded(seed))
-        foretold = Normal(*_moments(method.model(past.mean + past.std * noise, x.action)))
+        predicted = Normal(*_moments(method.model(past.mean + past.std * noise, x.action)))
     seen = method.policy_encoder(x.c_next)
-    return kl_divergence(Normal(*_moments(seen)), foretold).sum(-1)
+    return kl_divergence(Normal(*_moments(seen)), predicted).sum(-1)
 
 
 def test_the_critic_learns_from_the_reward_less_its_cost() -> None:
@@ -226,7 +226,7 @@ def test_the_actor_sees_z_and_the_critic_c() -> None:
 
 
 def test_a_tighter_constraint_lowers_the_bits() -> None:
-    """White noise to look at, so nothing can be foretold: bits are saved by not looking."""
+    """White noise to look at, so nothing can be predicted: bits are saved by not looking."""
     used = {}
     for constraint in (0.5, 3.0, 1000.0):
         agent = make_agent(constraint=constraint, lambda_init=0.1, dual_lr=0.03, lr=3e-3)

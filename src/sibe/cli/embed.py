@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 @dataclass(frozen=True)
 class Embed:
-    """Show what z holds near: t-SNE on a 20×15 grid of images (and one of c beside it)."""
+    """Show which images are close in z: t-SNE on a 20×15 grid (and the same for c)."""
 
     run_: Positional[Path]
     """A run directory or an export."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from tyro.conf import arg
 
@@ -51,6 +51,7 @@ def train_type(default: RunConfig) -> type[Any]:
         ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
     ]
     unused = set(_AGENT_PARTS) - set(find_agent(default.method).parts)
+    hints = get_type_hints(RunConfig)
     for field in dataclasses.fields(RunConfig):
         if field.name in unused:
             continue
@@ -63,7 +64,7 @@ def train_type(default: RunConfig) -> type[Any]:
         elif dataclasses.is_dataclass(value):
             kind = type(value)
         else:
-            kind = Annotated[type(value), arg(help=_help(field.name))]
+            kind = Annotated[hints[field.name], arg(help=_help(field.name))]
         fields.append((field.name, kind, dataclasses.field(default=value)))
     made = dataclasses.make_dataclass("Train", fields, frozen=True)
     made.__doc__ = "Train an agent. The same command again continues a run that was interrupted."

@@ -17,7 +17,7 @@ from sibe.envs.rendering.renderer import Renderer, background_geoms
 
 _FREE, _BALL, _SLIDE, _HINGE = range(4)  # mjtJoint
 _SIZE = 64  # of the frames that are compared, in pixels
-_NUDGE = 0.1  # metres or radians
+_NUDGE = 0.1  # meters or radians
 _SAME = 8  # of 255: an unseen nudge changes no pixel by more than 1, a seen one by 12 or more
 
 Named = dict[str, float]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from sibe.analysis.representation.ridge import Floats, held_out_predictions, r_squared
-from sibe.ladder.fixed_episodes import Moments
+from sibe.ladder.fixed_episodes import HeldOutSamples
 
 
-def r2_of_predictions(moments: Moments, predicted: Floats) -> Floats:
+def r2_of_predictions(moments: HeldOutSamples, predicted: Floats) -> Floats:
     """Return R² of ``predicted [N, K]`` for each quantity ``[K]``; NaN where nothing varies."""
     asked = moments.held_out
     together = np.zeros(int(asked.sum()), np.int64)
@@ -16,7 +16,7 @@ def r2_of_predictions(moments: Moments, predicted: Floats) -> Floats:
     return score
 
 
-def r2_of_features(moments: Moments, features: Floats) -> Floats:
+def r2_of_features(moments: HeldOutSamples, features: Floats) -> Floats:
     """Return R² ``[K]`` of a ridge regression on ``features [N, D]``.
 
     It is fitted to the episodes that are not held out.

@@ -46,7 +46,7 @@ class Scale(NamedTuple):
         return values
 
 
-class Moments(NamedTuple):
+class HeldOutSamples(NamedTuple):
     """N states of all episodes, evenly spaced in each: what an encoder is judged by."""
 
     images: Frame
@@ -69,7 +69,7 @@ class FixedEpisodes(NamedTuple):
     replay: Replay
     """the episodes that are not held out; after each action, in the same
     array, comes the standardized state it was chosen in: ``[A + K]``"""
-    moments: Moments
+    moments: HeldOutSamples
     action_dim: int
     """A: how much of an action in the replay is the action itself"""
 
@@ -128,7 +128,7 @@ def show_episodes(
                 folds.append(number % FOLDS)
     finally:
         env.close()
-    moments = Moments(np.stack(images), np.stack(states), np.array(folds))
+    moments = HeldOutSamples(np.stack(images), np.stack(states), np.array(folds))
     return FixedEpisodes(replay, moments, action_dim)
 
 

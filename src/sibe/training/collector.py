@@ -1,6 +1,6 @@
 """The collect step: choose an action, step the environment, store the frame.
 
-An episode is a function of its number: it starts with a reset to a seed of its own. The replay is
+Each episode depends only on its number: it is reset with a seed made from it. The replay is
 given single frames; the stack that the policy sees is kept here.
 """
 

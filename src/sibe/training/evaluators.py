@@ -52,7 +52,7 @@ class Evaluator(Protocol):
         """Return what was started, once."""
 
     def close(self) -> None:
-        """Give up everything."""
+        """Release all resources."""
 
 
 def make_evaluator(config: RunConfig, action_dim: int) -> Evaluator:
@@ -160,7 +160,7 @@ def _gone() -> UserError:
 
 @contextmanager
 def _ctrl_c_is_ours() -> Iterator[None]:
-    """Let a process that is started here never feel Ctrl-C: the learner answers it for both."""
+    """Start processes with SIGINT ignored: the parent handles Ctrl-C for both."""
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     except ValueError:  # not the main thread, where Ctrl-C does not arrive

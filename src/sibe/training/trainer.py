@@ -1,6 +1,6 @@
 """The training loop: collect, update, evaluate, checkpoint.
 
-Exact continuation rests on three things. An episode is a function of its number: it starts with a
+Exact continuation rests on three things. Each episode depends only on its number: it starts with a
 reset to a seed of its own. Checkpoints are written between episodes, so no simulator state has to
 be saved. And what a killed process wrote after its last checkpoint (rows, episode files) is cut
 off before the run goes on and is then written again, byte for byte.

@@ -28,7 +28,7 @@ def check(config: RunConfig) -> None:
                 "see --plan2explore.* in sibe train --method plan2explore --help"
             )
     if config.env.stack != 1:
-        raise UserError("plan2explore remembers by itself and sees single frames: --stack 1")
+        raise UserError("plan2explore is recurrent and takes single frames: use --stack 1")
 
 
 PLAN2EXPLORE = AgentEntry(

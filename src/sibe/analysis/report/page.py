@@ -93,13 +93,13 @@ def _lead(results: Results, version: str) -> str:
 
 def _version_of(run: Run) -> str:
     versions = run.meta.get("versions")
-    return str(versions.get("sibe")) if isinstance(versions, dict) else "not said"
+    return str(versions.get("sibe")) if isinstance(versions, dict) else "unknown"
 
 
 def _revision_of(run: Run) -> str:
     git = run.meta.get("git")
     if not isinstance(git, dict):
-        return "not said"
+        return "unknown"
     return str(git.get("revision", ""))[:10] + (" (changed)" if git.get("dirty") else "")
 
 

@@ -82,7 +82,7 @@ def estimate_text(estimate: Estimate) -> str:
 def _references(references: Sequence[Reference]) -> str:
     lines = ["| task | method | env steps | score | seeds | source |", "|---|---|---|---|---|---|"]
     for r in references:
-        step, seeds = steps_text(r.env_step), r.seeds or "not said"
+        step, seeds = steps_text(r.env_step), r.seeds or "unknown"
         lines.append(
             f"| {r.task} | {r.method} | {step} | {reference_text(r)} | {seeds} | {r.source} |"
         )
