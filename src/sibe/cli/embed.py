@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
 
+from sibe.config.values import Count, Natural, configuration
 
-@dataclass(frozen=True)
+
+@configuration()
 class Embed:
     """Show which images are close in z: t-SNE on a 20×15 grid (and the same for c)."""
 
@@ -20,9 +21,9 @@ class Embed:
     """Another background than it was trained with: clean, noise or video."""
     clips: str | None = None
     """Another clip bank."""
-    episodes: int = 12
+    episodes: Count = 12
     """Evaluation episodes to take images from; half are played by random actions."""
-    seed: int = 0
+    seed: Natural = 0
     """Which episodes."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
@@ -31,13 +32,10 @@ class Embed:
         """Write the pictures and print the mean distances in them."""
         from sibe.analysis.representation.embedding import write_grids
         from sibe.analysis.representation.probe_dataset import behind_robot
-        from sibe.errors import UserError
         from sibe.logs.picture_file import check_png
         from sibe.policy.load import load_policy
 
         check_png(self.out)
-        if self.episodes < 1:
-            raise UserError(f"--episodes must be at least 1, not {self.episodes}")
         policy = load_policy(self.run_, device=self.device)
         env = behind_robot(policy.config.env, self.background, self.clips)
         grids = write_grids(policy, env, self.out, episodes=self.episodes, seed=self.seed)

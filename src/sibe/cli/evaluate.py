@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from tyro.conf import Positional
 
+from sibe.config.values import Count, Natural, configuration
 
-@dataclass(frozen=True)
+
+@configuration()
 class Evaluate:
     """Evaluate a trained agent with its mean action."""
 
     run_: Positional[Path]
     """A run directory or an export."""
-    episodes: int = 10
+    episodes: Count = 10
     """How many episodes."""
-    seed: int = 0
+    seed: Natural = 0
     """Which episodes; evaluation seeds are not training seeds."""
     task: str | None = None
     """Another task than it was trained on (same number of actions)."""
@@ -38,8 +40,6 @@ class Evaluate:
         from sibe.policy.load import load_policy
         from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
 
-        if self.episodes < 1:
-            raise UserError(f"--episodes must be at least 1, not {self.episodes}")
         if self.video:
             check_mp4(self.video)
         policy = load_policy(self.run_, device=self.device)

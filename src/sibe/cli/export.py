@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
 
+from sibe.config.values import Count, Natural, configuration
 
-@dataclass(frozen=True)
+
+@configuration()
 class Export:
     """Write a trained policy as safetensors, config.json, a model card and a video."""
 
@@ -16,9 +17,9 @@ class Export:
     """A run directory."""
     out: Path
     """Folder to write; it must not exist yet, or be empty."""
-    episodes: int = 10
+    episodes: Count = 10
     """Episodes played for the score on the card; the first is the video."""
-    seed: int = 0
+    seed: Natural = 0
     """Which episodes; `sibe eval OUT` with the same numbers gives the same returns."""
     overwrite: bool = False
     """Replace an export that is already there."""
@@ -29,11 +30,8 @@ class Export:
         """Export, and say what can be done with it."""
         import numpy as np
 
-        from sibe.errors import UserError
         from sibe.policy.export import export
 
-        if self.episodes < 1:
-            raise UserError(f"--episodes must be at least 1, not {self.episodes}")
         returns = export(
             self.run_,
             self.out,
