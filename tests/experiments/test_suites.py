@@ -276,7 +276,9 @@ def test_measuring_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_pa
     threads = torch.get_num_threads()
     speed = measure_speed(replace(config_of("smoke", "sibe"), threads=1, device="cpu"))
     assert 0 < speed.update < 10 and 0 < speed.agent_step < 10
-    assert list(tmp_path.iterdir()) == [] and torch.get_num_threads() == threads
+    # torch makes a cache folder of its own there if its compiler is imported by then.
+    left = [path for path in tmp_path.iterdir() if not path.name.startswith("torchinductor")]
+    assert left == [] and torch.get_num_threads() == threads
 
 
 # the status ------------------------------------------------------------------------------------
