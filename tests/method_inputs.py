@@ -1,11 +1,26 @@
-"""Random inputs for methods, the same for the same seed."""
+"""Methods by name, and random inputs for them, the same for the same seed."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import nn
 
-from sibe.methods.base import Latents
+from sibe.agents.sac import entry
+from sibe.catalogue.registry import find_method
+from sibe.methods.base import Latents, Method
+
+
+def build_method(
+    name: str,
+    config: Any,
+    features: int,
+    action_dim: int,
+    *,
+    generator: torch.Generator | None = None,
+) -> Method:
+    return entry.build_method(name, find_method(name), config, features, action_dim, generator)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from method_inputs import build_method
 
 import sibe
 from sibe.agents.plan2explore.agent import Plan2Explore
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.images import to_float
 from sibe.catalogue.presets import PRESETS, preset_config
-from sibe.catalogue.registry import build_method
 from sibe.catalogue.run_config import check, from_json, to_json, updates_per_run
 from sibe.cli import main as cli
 from sibe.config.schema import RunConfig, SACConfig

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from sibe.config.values import (
+    NON_EMPTY,
     Bounds,
     Count,
     Fraction,
@@ -33,7 +34,8 @@ class Example:
     on: bool = False
     name: str = "a"
     camera: int | None = None
-    strides: tuple[Count, ...] = (2, 1)
+    strides: Annotated[tuple[Count, ...], NON_EMPTY] = (2, 1)
+    names: tuple[str, ...] = ()
     pair: tuple[int, str] = (1, "a")
     anything: Any = None
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from method_inputs import random_latents, seeded
+from method_inputs import build_method, random_latents, seeded
 from torch import Tensor
 from torch.nn import functional as F
 
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
-from sibe.catalogue.registry import METHODS, build_method
+from sibe.catalogue.registry import METHODS
 from sibe.errors import UserError
 from sibe.methods.base import Latents, Method, MethodOutput
 from sibe.methods.disagreement import Disagreement

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 import torch
-from method_inputs import seeded
+from method_inputs import build_method, seeded
 from torch import Tensor
 
 from sibe.agents.sac import losses
 from sibe.agents.sac.agent import SAC
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import PRESETS, preset_config
-from sibe.catalogue.registry import METHODS, build_method
+from sibe.catalogue.registry import METHODS
 from sibe.catalogue.run_config import check, from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.methods.base import Latents, Method

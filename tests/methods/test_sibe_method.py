@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from method_inputs import move_weights, random_latents, seeded
+from method_inputs import build_method, move_weights, random_latents, seeded
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from sibe.catalogue.registry import METHODS, build_method
+from sibe.catalogue.registry import METHODS
 from sibe.errors import UserError
 from sibe.methods.base import Latents, Method
 from sibe.methods.sibe import SIBE, BottleneckOutput, SequentialBottleneck, SIBEConfig

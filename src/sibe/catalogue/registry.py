@@ -13,16 +13,12 @@ import functools
 import logging
 import re
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
-
-import torch
 
 from sibe.agents.entry import AgentEntry
 from sibe.agents.plan2explore.entry import PLAN2EXPLORE
-from sibe.agents.sac import entry as sac
+from sibe.agents.sac.entry import sac_entry
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError, nearest
-from sibe.methods.base import Method
 from sibe.methods.db import DB, DBConfig
 from sibe.methods.disagreement import Disagreement, DisagreementConfig
 from sibe.methods.entry import Entry
@@ -37,7 +33,7 @@ ENTRY_POINT_GROUP = "sibe.methods"
 
 # In the order in which tables and figures show them. Colors are Okabe and Ito's, then Tol's.
 ENTRIES: dict[str, Entry | AgentEntry] = {
-    "sibe": Entry(SIBEConfig, SIBE, label="SIBE", color="#0072B2"),
+    "sibe": Entry(SIBEConfig, SIBE, label="SIBE", color="#0072B2", cpu={"alpha": 0.001}),
     "db": Entry(DBConfig, DB, label="DB", color="#E69F00"),
     "proto": Entry(ProtoConfig, Proto, label="Proto-RL", color="#009E73"),
     "plan2explore": PLAN2EXPLORE,
@@ -59,7 +55,7 @@ def method_names() -> list[str]:
 def find_agent(name: str) -> AgentEntry:
     """Return the agent called ``name``: SAC with that method, or a standalone agent."""
     entry = _find(name)
-    return sac.sac_entry(name, entry) if isinstance(entry, Entry) else entry
+    return sac_entry(name, entry) if isinstance(entry, Entry) else entry
 
 
 def find_method(name: str) -> Entry:
@@ -142,18 +138,8 @@ def _fault(name: str, loaded: object) -> str | None:
     if loaded.color is not None and not re.fullmatch(r"#[0-9A-Fa-f]{6}", str(loaded.color)):
         return f"has the color {loaded.color!r}: give #RRGGBB, or None"
     fields = [field.name for field in dataclasses.fields(loaded.config)]
+    if missing := sorted(set(loaded.cpu) - set(fields)):
+        return f"has no field {missing[0]!r} in its config, which its cpu preset sets"
     if loaded.bonus_field is not None and loaded.bonus_field not in fields:
         return f"has no field {loaded.bonus_field!r} in its config, which should scale its bonus"
     return None
-
-
-def build_method(
-    name: str,
-    config: Any,
-    features: int,
-    action_dim: int,
-    *,
-    generator: torch.Generator | None = None,
-) -> Method:
-    """Build the method called ``name``; ``config`` is its config, or None for the defaults."""
-    return sac.build_method(name, find_method(name), config, features, action_dim, generator)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from sibe.config.schema import MAX_THREADS
+from sibe.config.values import Bounds, configuration
 
 
-@dataclass(frozen=True)
+@configuration()
 class Benchmark:
     """Measure speed and memory on this CPU, against a reference implementation and its limits.
 
@@ -18,7 +21,7 @@ class Benchmark:
     """Just these: update, sampling, memory, environment, training, checkpoint, size, processes."""
     quick: bool = False
     """Tiny sizes, under a minute: to see that it works; the numbers mean nothing."""
-    threads: int = 0
+    threads: Annotated[int, Bounds(0, MAX_THREADS)] = 0
     """CPU threads for learning; 0 for all cores."""
     json: Path | None = None
     """Write every measurement to this file, too."""
@@ -30,12 +33,9 @@ class Benchmark:
         from sibe.bench.picture import check_name, write_picture
         from sibe.bench.results import table
         from sibe.bench.suite import run_bench
-        from sibe.config.schema import MAX_THREADS
         from sibe.errors import UserError
         from sibe.storage.atomic import write_atomic
 
-        if not 0 <= self.threads <= MAX_THREADS:
-            raise UserError(f"--threads must be 0 (all cores) to {MAX_THREADS}, not {self.threads}")
         if self.picture is not None:
             check_name(self.picture)
             if self.json is None or (self.only and "training" not in self.only):

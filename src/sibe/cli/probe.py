@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from tyro.conf import Positional
 
-from sibe.errors import UserError
+from sibe.config.values import Bounds, Natural, configuration
 
 LEAST_EPISODES = 10  # two in each of five folds
 
 
-@dataclass(frozen=True)
+@configuration()
 class Probe:
     """Measure what c and z know of the robot, and what of the background."""
 
@@ -28,9 +28,9 @@ class Probe:
     """Another background than the first run was trained with: clean, noise or video."""
     clips: str | None = None
     """Another clip bank."""
-    episodes: int = 40
+    episodes: Annotated[int, Bounds(LEAST_EPISODES)] = 40
     """Evaluation episodes; half are played by random actions."""
-    seed: int = 0
+    seed: Natural = 0
     """Which episodes."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
@@ -46,8 +46,6 @@ class Probe:
 
         picture, table = self.out / "probe.png", self.out / "probe.csv"
         check_png(picture)
-        if self.episodes < LEAST_EPISODES:
-            raise UserError(f"--episodes must be at least {LEAST_EPISODES}, not {self.episodes}")
         policies = load_runs((self.run_, *self.compare), device=self.device)
         trained = next(iter(policies.values())).config.env
         env = behind_robot(trained, self.background, self.clips)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import arg
 
 from sibe.config.values import (
+    NON_EMPTY,
     Bounds,
     Count,
     Fraction,
@@ -65,7 +66,7 @@ class EncoderConfig:
     """Channels of each convolution."""
     fusion: Literal["early", "late"] = "early"
     """Where the frames of a state meet: in the first convolution, or after the last."""
-    strides: tuple[Count, ...] = (2, 1, 1, 1)
+    strides: Annotated[tuple[Count, ...], NON_EMPTY] = (2, 1, 1, 1)
     """Stride of each convolution; the paper's text says 1, the code it builds on 2,1,1,1."""
     tanh: bool = False
     """Squash c after its LayerNorm."""

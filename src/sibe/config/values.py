@@ -55,6 +55,8 @@ Fraction = Annotated[float, Bounds(0, 1, open=True)]
 """Above 0, at most 1."""
 Unit = Annotated[float, Bounds(0, 1)]
 """0 to 1, both included."""
+NON_EMPTY = "non-empty"
+"""On the annotation of a tuple: it has one value or more."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -102,6 +104,8 @@ def _wanted(hint: Any, value: Any) -> str | None:
     if origin is Annotated:
         kind, *notes = args
         wanted = _wanted(kind, value)
+        if NON_EMPTY in notes and value == ():
+            return "a list of one value or more"
         outside = (n for n in notes if isinstance(n, Bounds) and wanted is None and value not in n)
         return next((_words(kind, bounds) for bounds in outside), wanted)
     if origin is Literal:
@@ -122,8 +126,6 @@ def _wanted_tuple(kinds: tuple[Any, ...], value: Any) -> str | None:
     if not isinstance(value, tuple):
         return "a list"
     if Ellipsis in kinds:
-        if not value:
-            return "a list of one value or more"
         kinds = kinds[:1] * len(value)
     if len(value) != len(kinds):
         return f"{len(kinds)} values"

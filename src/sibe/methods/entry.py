@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sibe.methods.base import Method
@@ -21,3 +22,5 @@ class Entry(NamedTuple):
     """what tables and figures call it; None for its name"""
     color: str | None = None
     """of its curves, as #RRGGBB; None for the next free one"""
+    cpu: Mapping[str, Any] = MappingProxyType({})
+    """values of its config in the ``cpu`` preset, beside those that all methods get by name"""

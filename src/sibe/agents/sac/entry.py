@@ -33,7 +33,7 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
         agent="sac",
         config=method.config,
         build=build,
-        preset=lambda config: with_preset(config, method.config),
+        preset=lambda config: with_preset(config, method),
         sampling=sampling,
         check=lambda config: None,
         checkpoint_bytes=checkpoint_bytes,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from sibe.config.schema import EncoderConfig, RunConfig, SACConfig
+from sibe.methods.entry import Entry
 
 _PAPER_BATCH = {"walker_walk": 128}
 
 
-def with_preset(config: RunConfig, method_config: type[Any]) -> RunConfig:
+def with_preset(config: RunConfig, method: Entry) -> RunConfig:
     """Return the config with what the preset named in it means for SAC with a method."""
     config = replace(
         config,
@@ -19,11 +21,11 @@ def with_preset(config: RunConfig, method_config: type[Any]) -> RunConfig:
             batch=_PAPER_BATCH.get(config.env.task, 256),
             chunk=1 if config.method == "none" else 2,
         ),
-        method_config=method_config(),
+        method_config=method.config(),
     )
     if config.preset == "paper":
         return config
-    return _cpu(config) if config.preset == "cpu" else _debug(config)
+    return _cpu(config, method.cpu) if config.preset == "cpu" else _debug(config)
 
 
 def _set(method_config: Any, **changes: Any) -> Any:
@@ -32,7 +34,7 @@ def _set(method_config: Any, **changes: Any) -> Any:
     return replace(method_config, **{n: v for n, v in changes.items() if n in names})
 
 
-def _cpu(config: RunConfig) -> RunConfig:
+def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
     """Small enough that two CPU cores show learning in minutes, for every background alike.
 
     The scene is drawn at 84×84 as in the paper and averaged to 42×42; frames are encoded one by one
@@ -58,7 +60,7 @@ def _cpu(config: RunConfig) -> RunConfig:
             target_every=1,
             shift=2,
         ),
-        method_config=_set(config.method_config, hidden=256, lr=1e-3, alpha=0.001),
+        method_config=replace(_set(config.method_config, hidden=256, lr=1e-3), **of_method),
     )
 
 
