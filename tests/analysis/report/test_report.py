@@ -113,6 +113,28 @@ def test_table_tells_origins_apart(report: Path) -> None:
     assert {r["task"] for r in reference} == {"walker_walk", SPARSE}
 
 
+def test_score_over_several_evaluations(runs: Path, tmp_path: Path) -> None:
+    results = write_report([runs / "grid"], tmp_path / "out", at=400_000, last=3)
+    logged = rows(runs / "grid" / "walker_walk-noise" / "db" / "seed2" / "eval.csv")
+    returns = [float(row["episode_reward"]) for row in logged if float(row["frame"]) <= 400_000]
+    row = next(
+        r
+        for r in rows(tmp_path / "out" / "seeds.csv")
+        if r["run"].endswith("walker_walk-noise/db/seed2")
+    )
+    assert float(row["mean_of_3_at_400000"]) == pytest.approx(np.mean(returns[-3:]))
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert text.startswith("# Scores over 3 evaluations up to 400k env steps\n")
+    means = {(c.background, c.task, c.variant.label): c.mean for c in results.cells}
+    value = means["noise", "walker_walk", "SIBE"] - means["noise", "walker_walk", "DB"]
+    assert f"| White noise | walker_walk | SIBE − DB | 3, 3 | {value:.0f} [" in text
+    assert "SIBE − DB" in (tmp_path / "out" / "report.html").read_text()
+    with pytest.raises(
+        UserError, match="no run has 9 evaluations up to env step 400000: lower --last"
+    ):
+        compute_results([runs / "grid"], 400_000, 9)
+
+
 def test_markdown_and_latex(report: Path) -> None:
     text = (report / "table.md").read_text()
     assert text.startswith("# Scores at 500k env steps\n")
@@ -294,7 +316,7 @@ def test_command_names_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert stop.value.code == 0
     assert "left out b: b is not a run directory: it has no config.json" in out
-    assert "1 runs, tables at env step 20000" in out
+    assert "1 runs, scores at 20k env steps" in out
     assert f"open {tmp_path}/out/report.html" in out
 
 

@@ -20,7 +20,12 @@ from sibe.analysis.report.page_data import page_data
 from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.results import Results
 from sibe.analysis.report.score_table import RULES, cell_text, row_label, steps_text
-from sibe.analysis.report.text import REFERENCE_RULES, estimate_text, reference_text
+from sibe.analysis.report.text import (
+    DIFFERENCE_RULES,
+    REFERENCE_RULES,
+    estimate_text,
+    reference_text,
+)
 from sibe.analysis.runs import Run
 
 
@@ -40,6 +45,7 @@ def report_page(results: Results, pictures: Mapping[str, bytes], version: str) -
         lead=_lead(results, version),
         rules=RULES,
         reference_rules=REFERENCE_RULES,
+        difference_rules=DIFFERENCE_RULES,
         videos=page_videos(results.study),
         data=page_data(results.study),
     ).encode()
@@ -87,8 +93,7 @@ def _lead(results: Results, version: str) -> str:
         "setting": len(study.backgrounds),
     }
     said = ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n)
-    step = steps_text(results.env_step)
-    return f"{said}. Tables at {step} env steps. Made by sibe {version}."
+    return f"{said}. Scores {results.when}. Made by sibe {version}."
 
 
 def _version_of(run: Run) -> str:
