@@ -233,6 +233,9 @@ class Stacked(Dot):
     observation_space = gym.spaces.Box(0, 255, (20, 24, 9), np.uint8)
 
 
+ONE = Dot()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -242,6 +245,8 @@ class Stacked(Dot):
         ({"task": Unseen}, "make it with render_mode='rgb_array'"),
         ({"task": Stacked}, "make it with stack=1"),
         ({"task": lambda: 3}, "the factory returned 3"),
+        ({"task": lambda: ONE}, "it must make new ones"),
+        ({"task": Dot, "eval_env": lambda: ONE}, "it must make new ones"),
         ({"task": Dot, "background": "noise"}, "can only be seen clean"),
         ({"task": Dot, "eval_process": True}, "eval_process needs an environment by name"),
         ({"eval_env": Dot}, "eval_env goes with an environment of your own"),

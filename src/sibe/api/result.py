@@ -38,7 +38,7 @@ class TrainingResult:
         directory: where the run is.
         config: what it is.
 
-    Example:
+    Examples:
         >>> result = sibe.TrainingResult("runs/cartpole_swingup-noise/sibe/seed1")
         >>> result.score, result.finished
     """

@@ -52,7 +52,7 @@ def train(
         seed: one seed gives one result. Default: 1.
         config: the whole run, in place of ``preset``, ``task`` by name, ``background`` and
             ``method``; see ``preset_config``.
-        out: directory of the run. Default: runs/<task>-<background>/<method>/seed<k>.
+        out: directory of the run. Default: ``runs/<task>-<background>/<method>/seed<k>``.
         resume: directory of a run to continue with the config it was started with. A run in an
             environment of your own needs ``task`` (and ``eval_env``) again.
         eval_env: with a task of your own, what is evaluated in: an environment or a factory.
@@ -67,7 +67,7 @@ def train(
     Raises:
         UserError: in one line, what is wrong and how to fix it.
 
-    Example:
+    Examples:
         >>> result = sibe.train("cartpole_swingup", "noise", preset="debug", seed=1)
         >>> result.score
         >>> result.policy.act(obs)

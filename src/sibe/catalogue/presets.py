@@ -50,7 +50,7 @@ def preset_config(
         method: what is added to SAC, or a standalone agent.
         background: "clean", "noise", "video" or "video_random".
 
-    Example:
+    Examples:
         >>> config = sibe.preset_config("cpu", background="noise")
         >>> result = sibe.train(config=config, sac={"batch": 32})
     """

@@ -136,8 +136,8 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         if len(shape) == 3 and self.background is None:
             if shape[-1] not in (1, 3, 4) and shape[0] not in (1, 3):
                 raise UserError(
-                    f"{name} observes {list(shape)}: single frames of 1, 3 or 4 channels are "
-                    "needed, which are stacked here (make it with stack=1)"
+                    f"{name} observes {shape[-1]} channels: single frames, gray, RGB or RGBA, are "
+                    "needed, and stacked here (make it with stack=1)"
                 )
             return _as_rgb
         if mujoco_env:

@@ -25,9 +25,14 @@ def own_name(env: AnyEnv) -> str:
     return _PREFIX + (type(env.unwrapped).__name__ if env.spec is None else env.spec.id)
 
 
+def is_own_name(task: str) -> bool:
+    """Tell whether ``task`` stands for an environment made in Python."""
+    return task.startswith(_PREFIX)
+
+
 def refuse_own_name(task: str) -> None:
     """Refuse the name of an environment that must be given as an object."""
-    if task.startswith(_PREFIX):
+    if is_own_name(task):
         raise UserError(
             f"{task} was made in Python and a config holds only its name: give the environment, "
             "as in sibe.train(env, resume=RUN) or policy.make_env(env)"

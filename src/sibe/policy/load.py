@@ -21,7 +21,7 @@ from sibe.training.seeding import torch_stream
 def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
-    Example:
+    Examples:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
         >>> policy.reset()
         >>> action = policy.act(obs)

@@ -17,6 +17,7 @@ class Evaluation(NamedTuple):
     env_step: int
     """of training, when it began"""
     episodes: Sequence[EvalEpisode]
+    """each with ``seed``, ``episode_return`` and ``env_steps``"""
 
     @property
     def mean(self) -> float:

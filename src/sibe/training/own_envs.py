@@ -60,10 +60,17 @@ def own_envs(
     if isinstance(evaluation, gym.Env):
         only = KeepOpen(evaluation)
         return OwnEnvs(name, training, lambda _: only, most=1)
-    factory = evaluation
-    return OwnEnvs(
-        name,
-        training,
-        lambda number: call_factory(factory, stream_seed(seed, "evaluation env", number)),
-        most=sys.maxsize,
-    )
+    return OwnEnvs(name, training, _new_ones(evaluation, training, seed), most=sys.maxsize)
+
+
+def _new_ones(factory: EnvFactory, training: AnyEnv, seed: int) -> Callable[[int], AnyEnv]:
+    made = [training]
+
+    def make(number: int) -> AnyEnv:
+        env = call_factory(factory, stream_seed(seed, "evaluation env", number))
+        if any(env.unwrapped is other.unwrapped for other in made):
+            raise UserError("the factory returned one environment twice: it must make new ones")
+        made.append(env)
+        return env
+
+    return make

@@ -20,6 +20,7 @@ from sibe.catalogue.run_config import (
     with_defaults,
 )
 from sibe.config.schema import RunConfig
+from sibe.envs.own_env import is_own_name
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
 from sibe.storage.run_directory import RunDirectory
@@ -101,7 +102,7 @@ def train(
         _announce(config, path)
         _compare_kernels(config, directory, meta["kernels"])
         _run(config, directory, callbacks, own)
-        _conclude(directory, by_name=own is None)
+        _conclude(directory)
     return path
 
 
@@ -151,10 +152,10 @@ def _compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> N
         )
 
 
-def _conclude(run: RunFiles, *, by_name: bool) -> None:
+def _conclude(run: RunDirectory) -> None:
     """Draw the learning curve, and say what can be done with the run.
 
-    Without the environment's name, only Python can evaluate it.
+    A run in an environment made in Python cannot be evaluated from the command line.
     """
     from sibe.logs.learning_curve import write_learning_curve
 
@@ -163,7 +164,7 @@ def _conclude(run: RunFiles, *, by_name: bool) -> None:
     for video in run.list_videos():
         print(f"video of the last evaluation: {video}")
     commands = [f"tensorboard --logdir {run.path}"]
-    if by_name:
+    if not is_own_name(run.config["env"]["task"]):
         evaluate = f"sibe eval {run.path}"
         commands = [f"{evaluate} --video out.mp4", f"{evaluate} --background video", *commands]
     print("next: " + "\n      ".join(commands), flush=True)
