@@ -97,11 +97,11 @@ def test_the_result_has_directory_scores_and_policy(whole: Whole) -> None:
     assert env.action_space.contains(result.policy.act(obs))
     assert result.policy is result.policy
     assert repr(result) == (
-        f"TrainingResult({str(result.directory)!r}: none on python:Dot (clean), seed 1, "
+        f"TrainingResult({str(result.directory)!r}: none on own/Dot (clean), seed 1, "
         f"env_step 100 of 100, score {result.score:.1f} of the last 5 evaluations)"
     )
     assert repr(result.policy) == (
-        "TrainedPolicy(none on python:Dot (clean), env_step 100, "
+        "TrainedPolicy(none on own/Dot (clean), env_step 100, "
         "uint8 [32, 32, 9] -> float32 [2], cpu)"
     )
 
@@ -167,12 +167,12 @@ def test_what_gym_makes_can_be_made_again(tmp_path: Path) -> None:
         result = sibe.train(gym.make("Dot-v0"), out=tmp_path, **{**SMALL, "env_steps": 10})
     finally:
         del gym.registry["Dot-v0"]
-    assert result.config.env.task == "python:Dot-v0"
+    assert result.config.env.task == "own/Dot-v0"
     assert result.env_step == 10
 
 
 def test_a_config_may_be_given_whole(tmp_path: Path) -> None:
-    config = sibe.preset_config("debug", task="python:Dot", method="none")
+    config = sibe.preset_config("debug", task="own/Dot", method="none")
     given = {**RUN, "env_steps": EPISODE}
     result = sibe.train(Dot, config=config, seed=5, out=tmp_path, **given)
     assert (result.config.seed, result.config.method) == (5, "none")
@@ -209,15 +209,15 @@ def test_a_run_in_ones_own_environment_needs_it_again(
     whole: Whole, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = whole.result.directory
-    with pytest.raises(sibe.UserError, match=r"python:Dot was made in Python .* resume=RUN"):
+    with pytest.raises(sibe.UserError, match=r"own/Dot was made in Python .* resume=RUN"):
         sibe.train(resume=directory)
     for verb in (["train", "--resume", str(directory)], ["eval", str(directory)]):
         with pytest.raises(SystemExit) as stop:
             cli.main(verb)
         assert stop.value.code == 2
-        assert "python:Dot was made in Python" in capsys.readouterr().err
+        assert "own/Dot was made in Python" in capsys.readouterr().err
     pendulum = gym.make("Pendulum-v1", render_mode="rgb_array")
-    with pytest.raises(sibe.UserError, match="trained in python:Dot, not in python:Pendulum-v1"):
+    with pytest.raises(sibe.UserError, match="trained in own/Dot, not in own/Pendulum-v1"):
         sibe.train(pendulum, resume=directory)
 
 

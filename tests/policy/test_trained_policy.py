@@ -105,7 +105,7 @@ def test_its_environment_is_the_one_it_was_trained_in(policy: TrainedPolicy) -> 
 
 def test_an_environment_made_in_python_has_to_be_given() -> None:
     policy = make_policy("none")
-    env = replace(policy.config.env, task="python:Mine")
+    env = replace(policy.config.env, task="own/Mine")
     own = TrainedPolicy(replace(policy.config, env=env), policy.agent, 0)
     with pytest.raises(UserError, match=r"policy.make_env\(env\)"):
         own.make_env()

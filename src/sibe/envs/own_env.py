@@ -1,6 +1,6 @@
 """Environments made in Python: objects and factories where others have a task's name.
 
-A config cannot hold an object. It holds the object's name behind ``python:``, so that a run tells
+A config cannot hold an object. It holds the object's name behind ``own/``, so that a run tells
 what it was trained in, and whoever wants that environment again has to bring it.
 """
 
@@ -17,7 +17,7 @@ from sibe.errors import UserError
 AnyEnv = gym.Env[Any, Any]
 EnvFactory = Callable[..., AnyEnv]
 """Returns a new environment; if it has a parameter ``seed``, it is given one."""
-_PREFIX = "python:"
+_PREFIX = "own/"
 
 
 def own_name(env: AnyEnv) -> str:
