@@ -222,7 +222,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from dataclasses import replace
 
     schedule = replace(config.schedule, env_steps=2000)
-    sibe.train(replace(config, schedule=schedule, threads=1), out)
+    sibe.train(config=replace(config, schedule=schedule), threads=1, out=out)
     return out
 
 

@@ -28,6 +28,13 @@ SCHEDULES = {
 }
 
 
+def default_preset() -> str:
+    """Return paper where there is a GPU, else cpu."""
+    import torch
+
+    return "paper" if torch.cuda.is_available() else "cpu"
+
+
 def preset_config(
     preset: str,
     *,
@@ -35,7 +42,18 @@ def preset_config(
     method: str = "sibe",
     background: str = "clean",
 ) -> RunConfig:
-    """Return the config of a preset for a task, a method and what is behind the robot."""
+    """Return the config of a preset for a task, a method and what is behind the robot.
+
+    Args:
+        preset: "paper", "cpu" or "debug".
+        task: a DeepMind Control task or a Gymnasium id.
+        method: what is added to SAC, or a standalone agent.
+        background: "clean", "noise", "video" or "video_random".
+
+    Examples:
+        >>> config = sibe.preset_config("cpu", background="noise")
+        >>> result = sibe.train(config=config, sac={"batch": 32})
+    """
     if preset not in PRESETS:
         raise UserError(
             f"unknown preset {preset!r}{nearest(preset, PRESETS)} (there are {', '.join(PRESETS)})"

@@ -14,6 +14,7 @@ from sibe.envs.backgrounds.clips import MAX_SIZE, SPLITS
 from sibe.envs.dmc import DMCPixels
 from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
+from sibe.envs.own_env import AnyEnv, refuse_own_name
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import ViewConfig
 from sibe.envs.tasks import LOOP_FRAMES, check_background, is_gym_id, task_spec
@@ -21,7 +22,7 @@ from sibe.errors import UserError
 
 
 def make_env(
-    task: str,
+    task: str | AnyEnv,
     background: str = "clean",
     *,
     size: int | tuple[int, int] = 84,
@@ -39,7 +40,9 @@ def make_env(
     """Make an environment of stacked uint8 frames [H, W, 3·stack] and actions in [-1, 1].
 
     Args:
-        task: a DeepMind Control task ("walker_walk") or a Gymnasium id ("Pendulum-v1").
+        task: a DeepMind Control task ("walker_walk"), a Gymnasium id ("Pendulum-v1"), or an
+            environment of your own with a bounded Box action space, which is seen through its
+            image observations, MuJoCo's camera or ``render()``.
         background: "clean", "noise", "video" (a loop that plays on across episodes) or
             "video_random" (a random clip and start for each episode).
         size: of the frames: one number, or (height, width).
@@ -80,12 +83,10 @@ def make_env(
         raise UserError(f"split must be train or eval, not {split!r}")
     if render_mode != "rgb_array":
         raise UserError(f"render_mode must be 'rgb_array', not {render_mode!r}")
-    if not isinstance(task, str):
-        raise UserError(f"the task must be a name, not {task!r}")
-    if task.startswith("sibe/"):
-        raise UserError(f"{task} is for gym.make; here, name the task and the background apart")
-    if not is_gym_id(task):
-        task_spec(task)  # a wrong name is told before a clip bank is opened or made
+    if isinstance(task, str):
+        _check_name(task)
+    elif not isinstance(task, gym.Env):
+        raise UserError(f"the task must be a name or a gymnasium.Env, not {task!r}")
     painted = make_background(
         background,
         height * supersample,
@@ -95,15 +96,27 @@ def make_env(
         loop_frames=loop_frames,
         noise_wrap=noise_wrap,
     )
-    source = GymPixels if is_gym_id(task) else DMCPixels
+    view = ViewConfig(painted, height, width, supersample, keep_floor)
+    source: type[DMCPixels] | type[GymPixels] = GymPixels
+    if isinstance(task, str) and not is_gym_id(task):
+        source = DMCPixels
     env = source(
-        task,
-        ViewConfig(painted, height, width, supersample, keep_floor),
+        task,  # type: ignore[arg-type]  # DMCPixels takes names only, and gets one
+        view,
         camera=camera,
         action_repeat=action_repeat,
         split=split,
     )
     return StackFrames(env, stack)
+
+
+def _check_name(task: str) -> None:
+    """Refuse a wrong name before a clip bank is opened or made."""
+    refuse_own_name(task)
+    if task.startswith("sibe/"):
+        raise UserError(f"{task} is for gym.make; here, name the task and the background apart")
+    if not is_gym_id(task):
+        task_spec(task)
 
 
 def _whole(name: str, *values: object) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME, Start
+from sibe.envs.own_env import AnyEnv, own_name
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import View, ViewConfig
@@ -26,7 +27,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     """A Gymnasium environment as a source of single uint8 frames.
 
     Args:
-        name: Gymnasium id; "module:Name-v0" imports the module first.
+        source: Gymnasium id; "module:Name-v0" imports the module first. Or an environment.
         view, camera, action_repeat, split: as for ``DMCPixels``; a background needs a MuJoCo env,
             because the mask is its geometry.
     """
@@ -35,14 +36,15 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def __init__(
         self,
-        name: str,
+        source: str | AnyEnv,
         view: ViewConfig,
         *,
         camera: int | None = None,
         action_repeat: int | None = None,
         split: str = "train",
     ) -> None:
-        self.gym_env = _make(name)
+        self.gym_env = _make(source) if isinstance(source, str) else source
+        name = source if isinstance(source, str) else own_name(source)
         self.render_mode = "rgb_array"
         self.action_repeat = 1 if action_repeat is None else action_repeat
         self.background = view.background
@@ -95,7 +97,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         for _ in range(self.action_repeat):
             observation, gain, terminated, truncated, info = self.gym_env.step(control)
             reward += float(gain)
-            env_steps += 1
+            env_steps += info.get("env_steps", 1)  # it may repeat actions itself
             if terminated or truncated:
                 break
         frame = self._observe(observation)
@@ -129,11 +131,19 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             raise UserError(
                 f"{name} can only be seen clean: backgrounds need the geometry of a MuJoCo env"
             )
-        is_image = isinstance(space, gym.spaces.Box) and len(space.shape) == 3
-        if is_image and space.dtype == np.uint8 and self.background is None:
+        pixels = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+        shape = space.shape or () if pixels else ()
+        if len(shape) == 3 and self.background is None:
+            if shape[-1] not in (1, 3, 4) and shape[0] not in (1, 3):
+                raise UserError(
+                    f"{name} observes {shape[-1]} channels: single frames, gray, RGB or RGBA, are "
+                    "needed, and stacked here (make it with stack=1)"
+                )
             return _as_rgb
         if mujoco_env:
             return lambda _: self._mujoco_frame(inner)
+        if self.gym_env.render_mode != "rgb_array":
+            raise UserError(f"{name} is seen by render(): make it with render_mode='rgb_array'")
         return lambda _: _as_rgb(self._rendered(name))
 
     def _rendered(self, name: str) -> Any:

@@ -15,8 +15,9 @@ from pathlib import Path
 from sibe.catalogue.run_config import to_json
 from sibe.errors import UserError
 from sibe.logs.video import write_mp4
-from sibe.policy.load import TrainedPolicy, load_policy
+from sibe.policy.load import load_policy
 from sibe.policy.model_card import model_card
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import publish_folder, write_atomic
 from sibe.storage.run_files import CONFIG_JSON, RunFiles

@@ -18,6 +18,7 @@ from sibe.agents.protocol import Policy
 from sibe.config.schema import EnvConfig
 from sibe.envs.seeding import stream_seed
 from sibe.training.environment import make_configured_env
+from sibe.training.own_envs import OwnEnvs
 
 MOST_ENVS = 10
 """Environments that exist at once; more episodes are played in rounds."""
@@ -32,9 +33,17 @@ class EvalEpisode(NamedTuple):
     env_steps: int
 
 
-def make_eval_envs(config: EnvConfig, count: int) -> list[gym.Env[Any, Any]]:
-    """Return ``count`` evaluation environments: other seeds and clips than training's."""
-    return [make_configured_env(config, split="eval") for _ in range(count)]
+def make_eval_envs(
+    config: EnvConfig, count: int, own: OwnEnvs | None = None
+) -> list[gym.Env[Any, Any]]:
+    """Return ``count`` evaluation environments: other seeds and clips than training's.
+
+    Of ``own`` as many as it has, at most.
+    """
+    if own is None:
+        return [make_configured_env(config, split="eval") for _ in range(count)]
+    envs = [own.evaluation(number) for number in range(min(count, own.most))]
+    return [make_configured_env(config, split="eval", own=env) for env in envs]
 
 
 def numbered_seeds(seed: int, episodes: int) -> list[int]:

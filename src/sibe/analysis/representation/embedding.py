@@ -35,7 +35,7 @@ from sibe.envs.frame_stack import newest_frames
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.logs.picture_file import check_png, write_png
-from sibe.policy.load import TrainedPolicy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import numpy_stream
 
 COLUMNS, ROWS = 20, 15
