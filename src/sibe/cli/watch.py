@@ -26,11 +26,17 @@ class WatchCommand:
     def run(self) -> int:
         """Serve the page until Ctrl-C, or write it."""
         from sibe.analysis.runs import read_run
+        from sibe.errors import UserError
+        from sibe.policy.weights import is_export
         from sibe.watch.saving import check_html, save_page
         from sibe.watch.serve import serve
         from sibe.watch.watch import saved_watch, watch_answers
 
-        read_run(self.run_, str(self.run_))  # what is no run now is a typing error
+        read_run(self.run_, str(self.run_))  # later it may vanish; now it is a mistyped path
+        if is_export(self.run_):
+            raise UserError(
+                f"{self.run_} is an exported policy, not a run: give the directory of a run"
+            )
         if self.save is None:
             serve(watch_answers(self.run_), port=self.port, browser=self.browser)
             return 0

@@ -14,7 +14,7 @@ def watch_answers(path: Path) -> Answers:
     """Return what the server of a run's page answers; only the three paths there are."""
 
     def page() -> Answer:
-        return render("watch", {"run": run_data(path)}, live=True, path=str(path))
+        return render("watch", {"run": run_data(path)}, live=True, path=str(path), video=None)
 
     def state() -> Answer:
         return Answer("application/json", json.dumps(run_data(path)).encode())
