@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,3 +38,11 @@ class Visit:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(url)
+
+
+def wait_until(page: Page, expression: str, arg: Any = None) -> None:
+    """Wait until ``expression`` is true. Playwright's own way is for pages that allow eval."""
+    end = time.monotonic() + PATIENCE / 1000
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from browser_visit import Visit, chromium
+from browser_visit import Visit, chromium, wait_until
 from playwright.sync_api import Browser, expect
 from synthetic_runs import config_of, write_ablations, write_grid, write_run
 
@@ -166,7 +166,7 @@ def test_videos_play_and_pictures_load(visit: Visit) -> None:
     assert page.locator("video").count() == 12
     video = page.locator("video").first
     video.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('video').videoWidth > 0")
+    wait_until(page, "document.querySelector('video').videoWidth > 0")
     widths = page.locator("img").evaluate_all("all => all.map(i => i.naturalWidth)")
     assert len(widths) >= 3 and min(widths) > 100
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser_visit import Visit, chromium
+from browser_visit import Visit, chromium, wait_until
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 from synthetic_runs import config_of, write_run
@@ -86,7 +86,7 @@ def test_the_demo_plays(visit: Visit) -> None:
     page = visit.page
     assert page.title() == "sibe demo"
     first = page.evaluate(CLOCK)
-    page.wait_for_function(f"{CLOCK} !== {json.dumps(first)}")
+    wait_until(page, f"{CLOCK} !== {json.dumps(first)}")
     go_to(page, 2)
     for name in SETTINGS:
         picture = pixels(page, f"#{name} .robot")
@@ -300,13 +300,13 @@ def test_the_video_plays_and_another_replaces_it(browser: Browser, run: Path) ->
     with server.running():
         visit = Visit(browser, server.url)
         page = visit.page
-        page.wait_for_function("document.querySelector('video').videoWidth > 0")
+        wait_until(page, "document.querySelector('video').videoWidth > 0")
         first = page.evaluate("document.querySelector('video').src")
         assert first.startswith("blob:")
         (video,) = (run / "video").glob("*.mp4")
         shutil.copy(video, video.with_name("eval_000300000.mp4"))
-        page.wait_for_function("url => document.querySelector('video').src !== url", arg=first)
-        page.wait_for_function("document.querySelector('video').videoWidth > 0")
+        wait_until(page, "url => document.querySelector('video').src !== url", first)
+        wait_until(page, "document.querySelector('video').videoWidth > 0")
         assert visit.complaints == []
         page.close()
 
@@ -346,7 +346,7 @@ def test_the_saved_run_needs_no_server(browser: Browser, run: Path, tmp_path: Pa
     page = visit.page
     expect(page.locator("#title")).to_have_text("SIBE on walker_walk")
     expect(page.locator("#panels figcaption")).to_have_count(3)
-    page.wait_for_function("document.querySelector('video').videoWidth > 0")
+    wait_until(page, "document.querySelector('video').videoWidth > 0")
     assert visit.complaints == []
     assert {url.partition(":")[0] for url in visit.requests} <= {"file", "data"}
     page.close()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from sibe.errors import UserError
-from sibe.watch import serve as serving
 from sibe.watch.serve import forwarding, has_display, serve
 from sibe.watch.server import Answer, PageServer
 
@@ -144,7 +143,7 @@ def test_the_browser_is_opened_where_there_is_a_display(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(serving.webbrowser, "open", opened.append)
+    monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
 

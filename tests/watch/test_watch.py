@@ -17,7 +17,6 @@ from synthetic_runs import config_of, write_run
 
 from sibe.cli import main as cli
 from sibe.logs.csv_log import EVAL_COLUMNS, TRAIN_COLUMNS, CsvLog
-from sibe.watch import serve as serving
 from sibe.watch.run_data import run_data
 from sibe.watch.watch import saved_watch, watch_answers
 
@@ -176,7 +175,7 @@ def test_the_verb_serves_until_it_is_stopped_and_leaves_nothing(
             answered.append(json.load(answer)["title"])
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(serving.webbrowser, "open", visit)
+    monkeypatch.setattr("webbrowser.open", visit)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     before = sorted(run.rglob("*"))

@@ -36,15 +36,15 @@ class Train:
 COMMANDS = Group(
     "",
     {
-        "demo": DemoCommand,
         "train": Train,
-        "watch": WatchCommand,
         "eval": Evaluate,
+        "watch": WatchCommand,
         "report": Report,
         "embed": Embed,
         "probe": Probe,
         "ladder": LadderCommand,
         "export": Export,
+        "demo": DemoCommand,
         "doctor": Doctor,
         "tasks": Tasks,
         "videos": VIDEOS,

@@ -119,7 +119,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _play(name: str, seed: int, progress: Callable[[float], None]) -> dict[str, Any]:
-    # Here, not above: the page is up before torch and MuJoCo are.
+    # Here, not above: the page is up before the agent and MuJoCo are loaded.
     from sibe.policy.load import load_policy
     from sibe.training.evaluation import numbered_seeds
     from sibe.watch.episode import play

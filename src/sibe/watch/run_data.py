@@ -95,7 +95,7 @@ def _facts(run: Run, state: str, reached: int) -> list[tuple[str, str]]:
         facts += [("Last evaluation", last), ("Best evaluation", f"{returns[best]:.0f}")]
     if training:
         facts.append(("Last training episode", f"{training['episode_reward'][-1]:.0f}"))
-        facts.append(("Time so far", duration(float(training["total_time"][-1]))))
+        facts.append(("Training time", duration(float(training["total_time"][-1]))))
         speed = recent_speed(training)
         if state == "training" and speed > 0:
             facts.append(("Speed", f"{speed:.0f} env steps/s"))
@@ -111,7 +111,7 @@ def _return_chart(run: Run, variant: Variant) -> dict[str, Any]:
         count = run.evals.get("episodes", np.full(len(mean), math.nan))
         curves.append(
             {
-                "variant": _look("evaluation, mean [± standard deviation]", variant.color, 2),
+                "variant": _look("evaluation, mean [± std]", variant.color, 2),
                 "x": [int(step) for step in run.evals["frame"]],
                 "mean": numbers(mean),
                 "low": numbers(mean - std),
@@ -121,7 +121,7 @@ def _return_chart(run: Run, variant: Variant) -> dict[str, Any]:
                 "values": [numbers(mean)],
             }
         )
-    curves += _metric(run, "episode_reward", _look("training episodes, mean", GRAY, 1.2))
+    curves += _metric(run, "episode_reward", _look("training episodes", GRAY, 1.2))
     return {"title": "Return", "log": False, "curves": curves}
 
 

@@ -5,6 +5,7 @@ const DASHES = ["", "6 3", "2 2"];
 const REST = 1.5; // seconds between the end of the episodes and their beginning
 const SECONDS = {
   log: false,
+  hold: false,
   label: "seconds",
   tick: (x) => String(+x.toFixed(2)),
   place: (x) => `${x.toFixed(2)} s`,

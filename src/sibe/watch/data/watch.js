@@ -42,7 +42,7 @@ function showState() {
 
 function drawChart(holder, chart) {
   if (chart.curves.length) {
-    drawPanel(holder, chart.title, chart.curves, false, { ...ENV_STEPS, log: chart.log });
+    drawPanel(holder, chart.title, chart.curves, false, { ...ENV_STEPS, log: chart.log, hold: true });
     if (chart.curves.length > 1) drawLegend(holder, chart.curves);
   } else {
     holder.replaceChildren();

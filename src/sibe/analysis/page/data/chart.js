@@ -41,10 +41,12 @@ function formatValue(value) {
   return size >= 1 || size === 0 ? value.toFixed(1) : value.toPrecision(2);
 }
 
-// What runs along x: the label below it, its tick marks, and how a place on it is read out; and
-// whether y is logarithmic, for what is positive and falls by orders of magnitude.
+// What runs along x: the label below it, its tick marks, and how a place on it is read out. `log`: y is
+// logarithmic, for what is positive and falls by orders of magnitude. `hold`: curves have points at
+// different places, and between two of its own a curve is read at the first.
 const ENV_STEPS = {
   log: false,
+  hold: false,
   label: "env steps",
   tick: formatSteps,
   place: (x) => `env step ${x.toLocaleString("en")}`,
@@ -134,13 +136,19 @@ function describe(title, curves, axis) {
   return `${title}: ${last.join(", ")}`;
 }
 
+// The point of a curve that is read at x; -1 if it has none there.
+function pointAt(curve, x, axis) {
+  const i = axis.hold ? curve.x.findLastIndex((own) => own <= x) : curve.x.indexOf(x);
+  return i >= 0 && curve.mean[i] !== null ? i : -1;
+}
+
 // What the curves say at x: a line each, the highest first.
 function fillTip(tip, curves, x, axis) {
   tip.replaceChildren();
   htmlElement(tip, "b", axis.place(x));
   const rows = curves
-    .map((curve) => ({ curve, i: curve.x.indexOf(x) }))
-    .filter(({ curve, i }) => i >= 0 && curve.mean[i] !== null)
+    .map((curve) => ({ curve, i: pointAt(curve, x, axis) }))
+    .filter(({ i }) => i >= 0)
     .sort((a, b) => b.curve.mean[b.i] - a.curve.mean[a.i]);
   for (const { curve, i } of rows) {
     const row = htmlElement(tip, "div", "");
@@ -168,9 +176,9 @@ function addCursor(svg, tip, curves, size, sx, sy, axis) {
     const ends = { y1: MARGIN.top, y2: size.height - MARGIN.bottom };
     svgElement(layer, "line", { class: "cursor", x1: sx(x), x2: sx(x), ...ends });
     for (const curve of curves) {
-      const i = curve.x.indexOf(x);
-      if (i >= 0 && curve.mean[i] !== null) {
-        svgElement(layer, "circle", { cx: sx(x), cy: sy(curve.mean[i]), r: 4, fill: curve.variant.color });
+      const i = pointAt(curve, x, axis);
+      if (i >= 0) {
+        svgElement(layer, "circle", { cx: sx(curve.x[i]), cy: sy(curve.mean[i]), r: 4, fill: curve.variant.color });
       }
     }
     fillTip(tip, curves, x, axis);
@@ -212,7 +220,7 @@ function drawSwatch(parent, { color, dash, width = 3 }) {
   svgElement(swatch, "line", { ...line, "stroke-dasharray": dash });
 }
 
-// Say below the title of a panel which curve is which.
+// Say below a panel which curve is which.
 function drawLegend(holder, curves) {
   const legend = htmlElement(holder, "div", "", { className: "legend" });
   for (const { variant } of curves) {
@@ -220,7 +228,6 @@ function drawLegend(holder, curves) {
     drawSwatch(entry, variant);
     entry.append(variant.label);
   }
-  holder.querySelector("figcaption").after(legend);
 }
 
 // Draw `curves` into `holder` (a <figure>), which must be in the page: its width decides the size.
