@@ -125,6 +125,15 @@ def test_a_run_that_is_deleted_and_comes_back(run: Path, tmp_path: Path) -> None
     assert state_of(run)["state"] == "stopped"
 
 
+def test_a_run_that_is_being_deleted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanish(folder: Path) -> list[int]:
+        shutil.rmtree(run)
+        return [1 for _ in folder.iterdir()]
+
+    monkeypatch.setattr("sibe.watch.run_data.list_steps", vanish)
+    assert state_of(run)["state"] == "gone"
+
+
 def test_a_damaged_log_is_told(run: Path) -> None:
     (run / "train.csv").write_text("frame,episode_reward\n1000,x\n")
     state = run_data(run)

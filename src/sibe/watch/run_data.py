@@ -44,7 +44,7 @@ def run_data(path: Path) -> dict[str, Any]:
     try:
         run = read_run(path, str(path))
         return _describe(run, files)
-    except UserError as error:
+    except (UserError, OSError) as error:  # files may vanish between one look and the next
         gone = not files.config_json.exists()
         return {"state": "gone" if gone else "damaged", "note": str(error)}
 
