@@ -19,7 +19,8 @@ import numpy as np
 from sibe.catalogue.run_config import to_json
 from sibe.logs.csv_log import read_csv
 from sibe.policy.export import CARD
-from sibe.policy.load import TrainedPolicy, load_policy
+from sibe.policy.load import load_policy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import write_atomic
 from sibe.storage.run_files import CONFIG_JSON, RunFiles

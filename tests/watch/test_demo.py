@@ -23,7 +23,8 @@ from sibe.envs import dmc
 from sibe.envs.backgrounds.background import compose
 from sibe.envs.rendering.view import average_blocks
 from sibe.errors import UserError
-from sibe.policy.load import TrainedPolicy, load_policy
+from sibe.policy.load import load_policy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.environment import make_configured_env
 from sibe.watch import demo as module
 from sibe.watch.demo import SETTINGS, Demo, provenance

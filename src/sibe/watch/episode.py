@@ -22,7 +22,7 @@ from sibe.analysis.page.template import to_base64
 from sibe.envs.dmc import TIME_LIMIT, DMCPixels
 from sibe.envs.tasks import check_background
 from sibe.methods.base import Latents
-from sibe.policy.load import TrainedPolicy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.environment import make_configured_env
 
 LARGE = 336

@@ -170,8 +170,8 @@ def _seeds_csv(results: Results) -> str:
         for run in results.study.runs
         if (score := score_at(run, results.env_step, results.last)) is not None
     ]
-    score = "return" if results.last == 1 else f"mean_of_{results.last}"
-    head = ["background", "task", "method", "seed", f"{score}_at_{results.env_step}", "run"]
+    column = "return" if results.last == 1 else f"mean_of_{results.last}"
+    head = ["background", "task", "method", "seed", f"{column}_at_{results.env_step}", "run"]
     return _csv(head, rows)
 
 
