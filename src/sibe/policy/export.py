@@ -20,10 +20,16 @@ from sibe.policy.model_card import model_card
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import publish_folder, write_atomic
 from sibe.storage.run_files import CONFIG_JSON, RunFiles
-from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
+from sibe.training.evaluation import (
+    MOST_ENVS,
+    Frame,
+    evaluate,
+    frame_rate,
+    make_eval_envs,
+    numbered_seeds,
+)
 
 CARD, VIDEO = "README.md", "replay.mp4"
-_FPS = 25
 
 
 def check_out(out: Path, overwrite: bool) -> None:
@@ -87,18 +93,17 @@ def _play(
     policy: TrainedPolicy, episodes: int, seed: int, folder: Path
 ) -> tuple[list[float], bool]:
     """Return the returns of ``episodes``, and whether the first could be filmed into ``folder``."""
-    envs = make_eval_envs(policy.config.env, min(episodes, 10))
+    envs = make_eval_envs(policy.config.env, min(episodes, MOST_ENVS))
     frames: list[Frame] = []
     try:
-        played = evaluate(
-            policy.agent.policy(), envs, numbered_seeds(seed, episodes), record=frames
-        )
+        seeds, fps = numbered_seeds(seed, episodes), frame_rate(envs[0])
+        played = evaluate(policy.agent.policy(), envs, seeds, record=frames, fixed_batch=True)
     finally:
         for env in envs:
             env.close()
     returns = [episode.episode_return for episode in played]
     try:
-        write_mp4(folder / VIDEO, frames, _FPS)
+        write_mp4(folder / VIDEO, frames, fps)
     except UserError as error:
         print(f"no video: {error}")
         return returns, False
