@@ -19,7 +19,7 @@ class Evaluate:
     """Evaluate a trained agent with its mean action."""
 
     run_: Positional[Path]
-    """A run directory or an export."""
+    """A run directory, an export or hf://user/name."""
     episodes: Count = 10
     """How many episodes."""
     seed: Natural = 0

@@ -49,7 +49,14 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def export(
-    run: Path, out: Path, *, episodes: int, seed: int, overwrite: bool, device: str
+    run: Path,
+    out: Path,
+    *,
+    episodes: int,
+    seed: int,
+    overwrite: bool,
+    device: str,
+    push_to: str | None = None,
 ) -> list[float]:
     """Export the newest checkpoint of ``run`` to the folder ``out``, whole or not at all.
 
@@ -60,6 +67,8 @@ def export(
         seed: which; `sibe eval OUT` with the same two numbers gives the same returns.
         overwrite: replace an earlier export, which stays in place until the new one is whole.
         device: where to play.
+        push_to: "user/name" of the repository on the Hugging Face Hub that it will be pushed to,
+            for the card to name.
 
     Returns:
         The returns of the episodes.
@@ -78,7 +87,10 @@ def export(
         write_atomic(temporary / CONFIG_JSON, config.encode())
         # Played by what is given away, not by what it was made of.
         returns, video = _play(load_policy(temporary, device=device), episodes, seed, temporary)
-        card = model_card(policy.config, policy.env_step, returns, seed, meta, video=video)
+        source = "path/to/this/folder" if push_to is None else f"hf://{push_to}"
+        card = model_card(
+            policy.config, policy.env_step, returns, seed, meta, video=video, source=source
+        )
         write_atomic(temporary / CARD, card.encode())
         publish_folder(temporary, out, replace=overwrite)
     except OSError as error:
