@@ -268,6 +268,8 @@ def test_eval_of_a_run_elsewhere_and_with_video(
         ("--background", "fog"),
         ("--task", "walker_wolk"),
         ("--video", str(tmp_path / "film.avi")),
+        ("--video-size", "480"),
+        ("--video", str(tmp_path / "film.mp4"), "--video-size", "2"),
     ):
         assert run("eval", str(finished), *bad) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1

@@ -10,7 +10,7 @@ from typing import get_args
 
 from sibe.catalogue.registry import find_agent
 from sibe.config.schema import EnvConfig, Preset, RunConfig, ScheduleConfig
-from sibe.envs.tasks import SUITE_TASKS, check_background
+from sibe.envs.tasks import check_background, default_action_repeat
 from sibe.errors import UserError, nearest
 
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -58,12 +58,14 @@ def preset_config(
         raise UserError(
             f"unknown preset {preset!r}{nearest(preset, PRESETS)} (there are {', '.join(PRESETS)})"
         )
-    spec = SUITE_TASKS.get(task)
-    repeat = spec.action_repeat if spec else 2
     config = RunConfig(
         method=method,
         preset=preset,  # type: ignore[arg-type]
-        env=EnvConfig(task=task, background=check_background(background), action_repeat=repeat),
+        env=EnvConfig(
+            task=task,
+            background=check_background(background),
+            action_repeat=default_action_repeat(task),
+        ),
         schedule=SCHEDULES[preset],
     )
     return find_agent(method).preset(config)

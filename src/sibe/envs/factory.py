@@ -8,6 +8,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 
 from sibe.envs.backgrounds.background import make_background
 from sibe.envs.backgrounds.clips import MAX_SIZE, SPLITS
@@ -15,6 +16,7 @@ from sibe.envs.dmc import DMCPixels
 from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
 from sibe.envs.own_env import AnyEnv, refuse_own_name
+from sibe.envs.registration import env_id
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import ViewConfig
 from sibe.envs.tasks import LOOP_FRAMES, check_background, is_gym_id, task_spec
@@ -49,7 +51,8 @@ def make_env(
         stack: how many frames make a state.
         supersample: draw a MuJoCo scene and its background this many times as large each way, then
             average the blocks: an image of 42 with 2 is one of 84 seen through a coarser sensor.
-        action_repeat: simulator steps per agent step; None for the task's default.
+        action_repeat: simulator steps per agent step; None for the task's default, which is 1 for
+            a Gymnasium env.
         camera: index of the camera; None for the task's default.
         split: "train" or "eval": different seeds and, with video, different clips.
         clips: a bank made by ``sibe videos prepare``; None for generated clips.
@@ -57,7 +60,13 @@ def make_env(
         keep_floor: with a background, leave the floor as it is.
         noise_wrap: noise that wraps around the byte range, as in an older code family.
         render_mode: "rgb_array", which is all there is.
+
+    ``spec.max_episode_steps`` counts agent steps. ``info["env_steps"]`` counts simulator steps;
+    ``info["is_success"]`` tells whether the goal is met, in the ten suite tasks whose reward is 1
+    while it is and 0 otherwise (ball_in_cup_catch, reacher, finger, pendulum and the sparse ones),
+    and in a Gymnasium env that says so itself.
     """
+    arguments = dict(locals())  # before there are other names
     sides = size if isinstance(size, tuple) else (size, size)
     if len(sides) != 2:
         raise UserError(f"size must be one number or (height, width), not {size!r}")
@@ -107,6 +116,10 @@ def make_env(
         action_repeat=action_repeat,
         split=split,
     )
+    if isinstance(task, str):
+        # So that gym.make(env.spec) makes it again; Gymnasium ids have a slash of their own.
+        name = env_id(task.replace("/", "."), background)
+        env.spec = EnvSpec(name, entry_point=f"{__name__}:make_env", kwargs=arguments)
     return StackFrames(env, stack)
 
 

@@ -10,6 +10,7 @@ import torch
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import check, from_json
 from sibe.errors import UserError
+from sibe.policy.hub import download, hub_name
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
 from sibe.storage import checkpoint
@@ -21,12 +22,15 @@ from sibe.training.seeding import torch_stream
 def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
+    "hf://user/name", or "hf://user/name@revision", is an export on the Hugging Face Hub.
+
     Examples:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
         >>> policy.reset()
         >>> action = policy.act(obs)
     """
-    path = Path(run)
+    name = hub_name(run)
+    path = Path(run) if name is None else download(name)
     config = from_json(RunFiles(path).read_config())
     check(config)
     where = choose_device(device)

@@ -25,6 +25,7 @@ from sibe.storage.run_directory import RunDirectory
 from sibe.training.callbacks import Callback, Evaluation
 from sibe.training.checkpoints import Checkpoints
 from sibe.training.collector import Collector, FinishedEpisode, NonFiniteAction
+from sibe.training.evaluation import frame_rate
 from sibe.training.evaluators import Evaluator
 from sibe.training.mean_metrics import MeanMetrics
 from sibe.training.recorder import Recorder
@@ -221,7 +222,8 @@ class Trainer:
         self.evaluating = None
         self.recorder.evaluation(counts, episodes)
         if frames:
-            self.recorder.video(self.directory.videos / f"eval_{counts['frame']:09d}.mp4", frames)
+            path = self.directory.videos / f"eval_{counts['frame']:09d}.mp4"
+            self.recorder.video(path, frames, frame_rate(self.env))
         evaluation = Evaluation(counts["frame"], episodes)
         self._tell(lambda callback: callback.after_evaluation(self, evaluation))
 
