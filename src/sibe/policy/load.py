@@ -9,6 +9,7 @@ import torch
 
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import check, from_json
+from sibe.envs.sensors import STATE
 from sibe.errors import UserError
 from sibe.policy.hub import download, hub_name
 from sibe.policy.trained_policy import TrainedPolicy
@@ -34,8 +35,13 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     config = from_json(RunFiles(path).read_config())
     check(config)
     where = choose_device(device)
-    env_step, action_dim, state = read_state(path, where)
-    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where)
+    env_step, action_dim, state, state_size = read_state(path, where)
+    if bool(state_size) != config.env.seen.state:
+        raise UserError(
+            f"{path}: its weights were trained {'with' if state_size else 'without'} the sensor "
+            f"state and its config.json says {' and '.join(config.env.sensors)}: restore the config"
+        )
+    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where, state_size)
     if is_export(path):
         load_networks(agent.policy_networks(), state, path)
     else:
@@ -43,8 +49,11 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     return TrainedPolicy(config, agent, env_step)
 
 
-def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, Any]]:
-    """Return env step, A and the agent's state: whole from a run, of an export what it has."""
+def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, Any], int]:
+    """Return env step, A, the agent's state and the size of the sensor ``state``.
+
+    The agent's state is whole from a run, of an export what it has.
+    """
     if is_export(path):
         return read_weights(path / WEIGHTS, device)
     folder = RunFiles(path).checkpoints
@@ -52,4 +61,6 @@ def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, An
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
-    return env_step, state["replay"]["layout"][-1], state["agent"]
+    layout = state["replay"]["layout"]
+    shapes = layout[1] if isinstance(layout[1], dict) else {}
+    return env_step, layout[-1], state["agent"], shapes.get(STATE, [0])[0]

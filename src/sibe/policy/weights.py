@@ -37,10 +37,16 @@ class Exported(NamedTuple):
     env_step: int
     action_dim: int
     state: AgentState
+    state_size: int = 0
+    """numbers of the sensor ``state``"""
 
 
 def write_weights(
-    path: Path, networks: Mapping[str, nn.Module], env_step: int, action_dim: int
+    path: Path,
+    networks: Mapping[str, nn.Module],
+    env_step: int,
+    action_dim: int,
+    state_size: int = 0,
 ) -> None:
     """Write the networks' tensors, bit for bit, under the names ``network/parameter``."""
     tensors = {
@@ -49,6 +55,8 @@ def write_weights(
         for key, value in network.state_dict().items()
     }
     about = {"format": FORMAT, "env_step": env_step, "action_dim": action_dim}
+    if state_size:
+        about["state_size"] = state_size
     # One word of metadata: several would be written in an order that changes from time to time.
     metadata = {_ABOUT: json.dumps(about)}
     write_atomic(path, safetensors.torch.save(tensors, metadata))
@@ -66,7 +74,8 @@ def read_weights(path: Path, device: torch.device) -> Exported:
             for name in file.keys():  # noqa: SIM118  the file is no dict
                 network, _, key = name.partition("/")
                 state.setdefault(network, {})[key] = file.get_tensor(name)
-        return Exported(int(about["env_step"]), int(about["action_dim"]), state)
+        env_step, action_dim = int(about["env_step"]), int(about["action_dim"])
+        return Exported(env_step, action_dim, state, int(about.get("state_size", 0)))
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}): get another copy of it") from error
 

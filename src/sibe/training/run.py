@@ -35,8 +35,10 @@ if TYPE_CHECKING:  # they import the simulator
 
 
 def default_directory(config: RunConfig) -> Path:
-    """Return runs/<task>-<background>/<method>/seed<k>."""
+    """Return runs/<task>-<background>/<method>/seed<k>; other sensors than pixels are named too."""
     place = f"{config.env.task.replace('/', '_').replace(':', '_')}-{config.env.background}"
+    if not config.env.seen.bare:
+        place += f"-{'+'.join(config.env.seen.names)}"
     return Path("runs") / place / config.method / f"seed{config.seed}"
 
 

@@ -22,12 +22,16 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
     """Return the agent that SAC with the method ``name`` is."""
 
     def build(
-        config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+        config: RunConfig,
+        action_dim: int,
+        generator: torch.Generator,
+        device: torch.device,
+        state_size: int,
     ) -> Agent:
         def plug_in(features: int, actions: int, generator: torch.Generator) -> Method:
             return build_method(name, method, config.method_config, features, actions, generator)
 
-        return SAC(config, action_dim, generator, device, plug_in)
+        return SAC(config, action_dim, generator, device, plug_in, state_size)
 
     return AgentEntry(
         agent="sac",
@@ -35,13 +39,24 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
         build=build,
         preset=lambda config: with_preset(config, method),
         sampling=sampling,
-        check=lambda config: None,
+        check=check,
         checkpoint_bytes=checkpoint_bytes,
         parts=("encoder", "sac"),
         bonus_field=method.bonus_field,
         label=method.label or name,
         color=method.color,
     )
+
+
+def check(config: RunConfig) -> None:
+    """Refuse what needs several sensors where there is one."""
+    across = getattr(config.method_config, "sensors", None) == "cross"
+    needs = {"--sensor-dropout": config.env.sensor_dropout > 0, "--sibe.sensors cross": across}
+    for flag, given in needs.items():
+        if given and len(config.env.seen.names) < 2:
+            raise UserError(f"{flag} needs two sensors or more: add --sensors pixels state")
+    if config.encoder.share_cameras and not config.env.seen.cameras:
+        raise UserError("--encoder.share-cameras needs several cameras: add --cameras 0 1")
 
 
 def build_method(
@@ -64,7 +79,8 @@ def build_method(
 def sampling(config: RunConfig) -> Sampling:
     """Return what an update of SAC draws: chunks long enough for the n-step target."""
     sac = config.sac
-    frames = config.env.stack if config.encoder.fusion == "late" else 1
+    late = config.encoder.fusion == "late" and config.env.seen.pixels
+    frames = config.env.stack if late else 1
     return Sampling(sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1, sac.shift, 1, frames)
 
 
