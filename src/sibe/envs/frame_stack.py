@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
-from sibe.envs.rendering.renderer import Frame
 from sibe.envs.sensors import Observation
 
 Readings = dict[str, npt.NDArray[Any]]
@@ -66,8 +65,16 @@ def make_stack(space: gym.Space[Any], stack: int) -> FrameStack | SensorStack:
     return SensorStack(stack) if isinstance(space, gym.spaces.Dict) else FrameStack(stack)
 
 
-def newest_frames(states: Frame, count: int, *, stack: int) -> Frame:
-    """Return the newest ``count`` of the ``stack`` frames of states ``[..., H, W, C·stack]``."""
+def newest_frames(states: Observation, count: int, *, stack: int) -> Observation:
+    """Return the newest ``count`` of the ``stack`` frames of states ``[..., H, W, C·stack]``.
+
+    Of states by sensor, those of each camera; vectors stay as they are.
+    """
+    if isinstance(states, dict):
+        return {
+            name: newest_frames(part, count, stack=stack) if part.dtype == np.uint8 else part
+            for name, part in states.items()
+        }
     channels = states.shape[-1] // stack
     return states[..., channels * (stack - count) :]
 
