@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,6 +151,26 @@ def test_another_set_of_sensors_is_another_run(
     assert command("train", *other, "--out", str(run)) == 2
     error = capsys.readouterr().err.strip()
     assert "sensors" in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"sensors": ["pixels"]}, {"cameras": [0, 1]}, {"sensors": ["state"]}]
+)
+def test_a_checkpoint_of_other_sensors_is_refused_in_one_line(
+    run: Path, changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "edited"
+    shutil.copytree(run, out)
+    config = json.loads((out / "config.json").read_text())
+    config["env"] = {**config["env"], **changes, "sensor_dropout": 0.0}
+    config["method_config"]["sensors"] = "joint"
+    config["schedule"]["env_steps"] += 1000
+    (out / "config.json").write_text(json.dumps(config))
+    for line in (("eval", str(out)), ("train", "--resume", str(out))):
+        capsys.readouterr()
+        assert command(*line) == 2
+        error = capsys.readouterr().err.strip()
+        assert "sensors" in error and len(error.splitlines()) == 1
 
 
 def test_a_task_with_another_state_is_refused(

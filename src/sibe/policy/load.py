@@ -9,7 +9,7 @@ import torch
 
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import check, from_json
-from sibe.envs.sensors import STATE
+from sibe.envs.sensors import PIXELS, STATE, Sensors
 from sibe.errors import UserError
 from sibe.policy.hub import download, hub_name
 from sibe.policy.trained_policy import TrainedPolicy
@@ -35,12 +35,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     config = from_json(RunFiles(path).read_config())
     check(config)
     where = choose_device(device)
-    env_step, action_dim, state, state_size = read_state(path, where)
-    if bool(state_size) != config.env.seen.state:
-        raise UserError(
-            f"{path}: its weights were trained {'with' if state_size else 'without'} the sensor "
-            f"state and its config.json says {' and '.join(config.env.sensors)}: restore the config"
-        )
+    env_step, action_dim, state, state_size = read_state(path, where, config.env.seen)
     agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where, state_size)
     if is_export(path):
         load_networks(agent.policy_networks(), state, path)
@@ -49,18 +44,33 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     return TrainedPolicy(config, agent, env_step)
 
 
-def read_state(path: Path, device: torch.device) -> tuple[int, int, dict[str, Any], int]:
+def read_state(
+    path: Path, device: torch.device, sensors: Sensors
+) -> tuple[int, int, dict[str, Any], int]:
     """Return env step, A, the agent's state and the size of the sensor ``state``.
 
-    The agent's state is whole from a run, of an export what it has.
+    The agent's state is whole from a run, of an export what it has. Refuses what was trained with
+    other sensors than ``sensors``.
     """
     if is_export(path):
-        return read_weights(path / WEIGHTS, device)
+        exported = read_weights(path / WEIGHTS, device)
+        if bool(exported.state_size) != sensors.state:
+            raise _other_sensors(path, sensors)
+        return exported
     folder = RunFiles(path).checkpoints
     found = checkpoint.load_newest(folder, map_location=device, report=print)
     if found is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
     env_step, state = found
     layout = state["replay"]["layout"]
-    shapes = layout[1] if isinstance(layout[1], dict) else {}
+    shapes = layout[1] if isinstance(layout[1], dict) else {PIXELS: layout[1:-1]}
+    if set(shapes) != set(sensors.names):
+        raise _other_sensors(path, sensors)
     return env_step, layout[-1], state["agent"], shapes.get(STATE, [0])[0]
+
+
+def _other_sensors(path: Path, sensors: Sensors) -> UserError:
+    return UserError(
+        f"{path} was trained with other sensors than its config.json says "
+        f"({', '.join(sensors.names)}): put its own config.json back"
+    )

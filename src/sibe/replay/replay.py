@@ -213,10 +213,13 @@ class Replay:
 
         From then on every sample equals, byte for byte, that of the replay that went on.
         """
-        if state["layout"] != self._layout():
+        saved, own = state["layout"], self._layout()
+        if saved != own:
+            plain = len(saved) == len(own) == 5
+            words = "height, width, channels" if plain else "sensors"
             raise UserError(
-                f"the saved replay has ({self._layout_words()}) "
-                f"{state['layout']}, this one {self._layout()}: resume with the same settings"
+                f"the saved replay has (capacity, {words}, action) {saved}, this one {own}: "
+                "resume with the same settings"
             )
         running = state["running"]
         self._ring.restore(state["frames_written"], state["episodes"])
@@ -233,9 +236,6 @@ class Replay:
         shapes = {name: list(store.shape) for name, store in self._stores.items()}
         sensors = shapes[PIXELS] if self._bare else [shapes]
         return [self._ring.capacity, *sensors, self._action.shape[1]]
-
-    def _layout_words(self) -> str:
-        return f"capacity, {'height, width, channels' if self._bare else 'sensors'}, action"
 
     def _put(self, frame: Observation, *, first: bool) -> None:
         readings = {PIXELS: frame} if self._bare else frame

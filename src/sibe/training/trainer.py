@@ -276,8 +276,9 @@ class Trainer:
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.agent.load_state_dict(state["agent"])
+        # First: it refuses a checkpoint of other sensors or sizes in words.
         self.replay.restore(state["replay"], self.checkpoints.read_episode)
+        self.agent.load_state_dict(state["agent"])
         self.collector.restore(state)
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])
