@@ -58,12 +58,7 @@ def test_commands_follow_from_one_another(tmp_path: Path) -> None:
 
 def made_by(target: str) -> str:
     """Return the sibe command of a target of the Makefile."""
-    recipe = re.search(
-        rf"^{target}:.*\n(?:\t.*\n)*?\t\$\(BIN\)/(sibe .*)$", makefile(), re.MULTILINE
-    )
-    assert recipe
-    return recipe[1]
-
-
-def makefile() -> str:
-    return (ROOT / "Makefile").read_text()
+    recipe = (ROOT / "Makefile").read_text().split(f"\n{target}: ")[1].split("\n\n")[0]
+    found = re.search(r"\$\(BIN\)/(sibe .*)", recipe)
+    assert found
+    return found[1]
