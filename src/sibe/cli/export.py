@@ -30,6 +30,7 @@ class Export:
         """Export, and say what can be done with it."""
         import numpy as np
 
+        from sibe.logs.amounts import count
         from sibe.policy.export import export
 
         returns = export(
@@ -41,6 +42,6 @@ class Export:
             device=self.device,
         )
         score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
-        print(f"wrote {self.out}: return {score} over {len(returns)} episodes")
+        print(f"wrote {self.out}: return {score} over {count(len(returns), 'episode')}")
         print(f"next: sibe eval {self.out} --video out.mp4")
         return 0
