@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from sibe.config.values import Count, configuration
 
-@dataclass(frozen=True)
+
+@configuration()
 class Report:
     """Compare runs: learning curves, the paper's table, aggregates, and a page to click through."""
 
@@ -17,13 +18,14 @@ class Report:
     """Run directories, or folders with run directories anywhere below; unfinished ones count."""
     out: Path
     """Folder for the report; an earlier report in it is replaced."""
-    at: int | None = None
+    at: Count | None = None
     """Env step of the tables (default: the last one that all runs were evaluated at)."""
 
     def run(self) -> int:
         """Write the report and say what is in it."""
         from sibe.analysis.report.report import PAGE, write_report
         from sibe.errors import UserError
+        from sibe.logs.amounts import count
 
         if not self.runs:
             raise UserError("sibe report needs run directories: sibe report runs --out report")
@@ -32,6 +34,6 @@ class Report:
             print(f"left out {name}: {reason}")
         for note in results.notes:
             print(note)
-        print(f"{len(results.study.runs)} runs, tables at env step {results.env_step}")
+        print(f"{count(len(results.study.runs), 'run')}, tables at env step {results.env_step}")
         print(f"open {self.out / PAGE}")
         return 0
