@@ -16,13 +16,19 @@ from typing import Any, NamedTuple
 
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import method_names
-from sibe.catalogue.run_config import check, comparable, to_json, updates_per_run
+from sibe.catalogue.run_config import (
+    check,
+    comparable,
+    refuse_fewer_env_steps,
+    to_json,
+    updates_per_run,
+)
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import MethodVariant, Suite, SuiteRun
-from sibe.storage.run_directory import first_difference
+from sibe.storage.run_directory import first_difference, refuse_foreign
 from sibe.storage.run_files import RunFiles
 
 _PLAIN = MethodVariant("none", "none")
@@ -117,6 +123,7 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
     result must not depend on how many runs were beside it on the day it was resumed.
     """
     config = planned.config
+    refuse_foreign(planned.path)
     files = RunFiles(planned.path)
     exists = files.config_json.exists()
     there: dict[str, Any] = files.read_config() if exists else {}
@@ -124,6 +131,7 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
         config = replace(config, threads=there.get("threads", threads))
     if given.device in (None, "auto"):
         config = replace(config, device=there.get("device", device))
+    refuse_fewer_env_steps(planned.path, there, config.schedule.env_steps)
     here = as_stored(config)
     difference = first_difference(comparable(there), comparable(here)) if exists else None
     if difference is not None:

@@ -11,7 +11,7 @@ import torch
 
 from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
-from sibe.catalogue.run_config import check, from_json
+from sibe.catalogue.run_config import check, read_run_config
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
@@ -63,7 +63,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
         >>> action = policy.act(obs)
     """
     path = Path(run)
-    config = from_json(RunFiles(path).read_config())
+    config = read_run_config(path)
     check(config)
     where = choose_device(device)
     env_step, action_dim, state = read_state(path, where)

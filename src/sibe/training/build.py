@@ -1,4 +1,4 @@
-"""From a config to a trainer: every part is built here and handed over."""
+"""From a config to what learns: environment, agent and replay."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.replay.replay import Replay
-from sibe.storage.run_directory import RunDirectory
 from sibe.training.environment import make_training_env
-from sibe.training.evaluators import make_evaluator
-from sibe.training.recorder import Recorder
 from sibe.training.seeding import torch_stream
-from sibe.training.trainer import Trainer
 
 
 class Parts(NamedTuple):
@@ -27,22 +23,6 @@ class Parts(NamedTuple):
     """observes single frames"""
     agent: Agent
     replay: Replay
-
-
-def build_trainer(
-    config: RunConfig, directory: RunDirectory, recorder: Recorder, device: torch.device
-) -> Trainer:
-    """Return the trainer of a run.
-
-    Args:
-        config: the run.
-        directory: where it lives; holds its lock.
-        recorder: takes rows, metrics and messages.
-        device: where the agent learns.
-    """
-    env, agent, replay = build_parts(config, device)
-    evaluator = make_evaluator(config, agent.action_dim)
-    return Trainer(config, env, agent, replay, recorder, evaluator, directory)
 
 
 def build_parts(config: RunConfig, device: torch.device) -> Parts:
