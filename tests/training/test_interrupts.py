@@ -6,6 +6,8 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,32 @@ def run(*args: str) -> int:
     with pytest.raises(SystemExit) as stop:
         cli.main(list(args))
     return int(stop.value.code or 0)
+
+
+def test_the_exit_code_is_130_wherever_it_hits() -> None:
+    """CPython ends a process by the signal if an exec of a text was interrupted last."""
+    code = (
+        "import os, signal\n"
+        "from sibe.cli import main\n"
+        "main._run = lambda args: exec('import os, signal; os.kill(os.getpid(), signal.SIGINT)')\n"
+        "main.main([])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "sibe: stopped\n")
+
+
+def test_the_command_line_can_be_stopped_while_it_is_imported() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from sibe.__main__ import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'sibe.cli.main': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "sibe: stopped\n")
 
 
 def test_while_opengl_starts(

@@ -59,7 +59,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line; this is what `sibe` and `python -m sibe` call."""
+    """Run the command line, once it is imported (`sibe.__main__`)."""
     args = sys.argv[1:] if args is None else args
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal of ASCII only gets "?" for "×"
@@ -68,6 +68,9 @@ def main(args: list[str] | None = None) -> None:
         with interruptible(lambda: "stopped"):
             code = _run(args)
     except KeyboardInterrupt as stop:
+        # If Ctrl-C hit the exec of a text (dataclasses use it), CPython would end the process by
+        # the signal, whatever its exit code, unless another exec comes after it.
+        exec("")
         print(f"sibe: {stop}", file=sys.stderr)
         code = 130
     except UserError as error:
