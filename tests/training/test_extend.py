@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sibe.errors import UserError
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS, read_csv
 from sibe.storage import checkpoint
 from sibe.storage.run_files import RunFiles
+from sibe.training import run as run_module
 from sibe.training.recorder import Recorder
 from sibe.training.run import resume
 
@@ -35,6 +37,13 @@ def config(env_steps: int) -> RunConfig:
         replay_capacity=200,  # wraps in the second episode
     )
     return replace(debug, schedule=schedule, threads=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "conclude", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,14 @@ from sibe.training.interrupts import interruptible
 from sibe.training.recorder import Recorder
 
 DEBUG = ("train", "--preset", "debug", "--method", "none", "--threads", "1", "--env-steps", "3000")
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """Tests that run in the background of a shell have inherited a SIGINT that is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def press() -> None:
@@ -88,6 +97,7 @@ def test_the_exit_code_is_130_wherever_it_hits() -> None:
     """CPython ends a process by the signal if an exec of a text was interrupted last."""
     code = (
         "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from sibe.cli import main\n"
         "main._run = lambda args: exec('import os, signal; os.kill(os.getpid(), signal.SIGINT)')\n"
         "main.main([])\n"
@@ -99,6 +109,7 @@ def test_the_exit_code_is_130_wherever_it_hits() -> None:
 def test_the_command_line_can_be_stopped_while_it_is_imported() -> None:
     code = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from sibe.__main__ import main\n"
         "class Finder:\n"
         "    def find_spec(self, name, *rest):\n"

@@ -137,6 +137,14 @@ def test_a_resumed_trainer_goes_on_as_one_that_never_stopped(make: Make) -> None
     assert rows[0] + rows[1] == rows[2]
 
 
+def test_an_evaluation_that_was_due_at_the_end_is_kept_when_a_run_is_extended(make: Make) -> None:
+    make(env_steps=6, eval_every=6).run()
+    again = make(env_steps=12, eval_every=6)
+    again.run()
+    assert [event[1] for event in again.env.events if event[0] == "rewind"] == [{"train.csv": 11}]
+    assert [event[1] for event in again.env.events if event[0] == "evaluation"] == [12]
+
+
 def test_a_finished_run_is_left_alone(make: Make) -> None:
     make().run()
     again = make()

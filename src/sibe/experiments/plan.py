@@ -123,9 +123,10 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
     result must not depend on how many runs were beside it on the day it was resumed.
     """
     config = planned.config
-    refuse_foreign(planned.path)
     files = RunFiles(planned.path)
     exists = files.config_json.exists()
+    if exists:
+        refuse_foreign(planned.path)
     there: dict[str, Any] = files.read_config() if exists else {}
     if not config.threads:
         config = replace(config, threads=there.get("threads", threads))
