@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-import sibe
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
@@ -20,7 +19,7 @@ from sibe.storage import checkpoint
 from sibe.storage.run_files import RunFiles
 from sibe.training import run as run_module
 from sibe.training.recorder import Recorder
-from sibe.training.run import resume
+from sibe.training.run import resume, train
 
 SHORT, LONG = 1000, 2000
 
@@ -48,12 +47,12 @@ def without_pictures() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sibe.train(config(LONG), tmp_path_factory.mktemp("runs") / "whole")
+    return train(config(LONG), tmp_path_factory.mktemp("runs") / "whole")
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sibe.train(config(SHORT), tmp_path_factory.mktemp("runs") / "short")
+    return train(config(SHORT), tmp_path_factory.mktemp("runs") / "short")
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_extended_by_directory(short: Path, whole: Path) -> None:
 def test_the_same_command_with_more_env_steps_extends(
     short: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sibe.train(config(LONG), short)
+    train(config(LONG), short)
     assert f"the run is extended to {LONG} env steps" in capsys.readouterr().out
     assert_same(short, whole)
 

@@ -20,6 +20,8 @@ class Report:
     """Folder for the report; an earlier report in it is replaced."""
     at: Count | None = None
     """Env step of the tables (default: the last one that all runs were evaluated at)."""
+    last: Count = 1
+    """A score is the mean of this many evaluations up to there; single ones swing."""
 
     def run(self) -> int:
         """Write the report and say what is in it."""
@@ -29,11 +31,11 @@ class Report:
 
         if not self.runs:
             raise UserError("sibe report needs run directories: sibe report runs --out report")
-        results = write_report(self.runs, self.out, self.at)
+        results = write_report(self.runs, self.out, self.at, self.last)
         for name, reason in results.study.left_out:
             print(f"left out {name}: {reason}")
         for note in results.notes:
             print(note)
-        print(f"{count(len(results.study.runs), 'run')}, tables at env step {results.env_step}")
+        print(f"{count(len(results.study.runs), 'run')}, scores {results.when}")
         print(f"open {self.out / PAGE}")
         return 0

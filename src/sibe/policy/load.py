@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import check, read_run_config
-from sibe.config.schema import RunConfig
 from sibe.errors import UserError
+from sibe.policy.hub import download, hub_name
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
 from sibe.storage import checkpoint
 from sibe.storage.run_files import RunFiles
@@ -21,48 +19,18 @@ from sibe.training.run import choose_device
 from sibe.training.seeding import torch_stream
 
 
-class TrainedPolicy:
-    """A trained policy; takes one state or a batch of them, each of an episode of its own.
-
-    Call ``reset`` when episodes begin: an agent with a recurrent model remembers them.
-
-    Attributes:
-        config: the run it came from.
-        agent: the whole agent, for those who want more than actions.
-        env_step: how long it was trained.
-    """
-
-    def __init__(self, config: RunConfig, agent: Agent, env_step: int) -> None:
-        self.config, self.agent, self.env_step = config, agent, env_step
-        self._policy = agent.policy()
-        self._generator = torch_stream(config.seed, "policy")
-
-    def reset(self) -> None:
-        """Begin new episodes: an agent with a memory forgets the last ones."""
-        self._policy.reset()
-
-    def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
-        """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
-
-        The mean action, or with ``explore`` what the agent would do while it collects.
-        """
-        single = obs.ndim == 3
-        actions = self._policy.act(
-            np.ascontiguousarray(obs[None] if single else obs),
-            self._generator if explore else None,
-        )
-        return actions[0] if single else actions
-
-
 def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
-    Example:
+    "hf://user/name", or "hf://user/name@revision", is an export on the Hugging Face Hub.
+
+    Examples:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
         >>> policy.reset()
         >>> action = policy.act(obs)
     """
-    path = Path(run)
+    name = hub_name(run)
+    path = Path(run) if name is None else download(name)
     config = read_run_config(path)
     check(config)
     where = choose_device(device)

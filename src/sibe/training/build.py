@@ -13,6 +13,7 @@ from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.replay.replay import Replay
 from sibe.training.environment import make_training_env
+from sibe.training.own_envs import OwnEnvs
 from sibe.training.seeding import torch_stream
 
 
@@ -25,9 +26,9 @@ class Parts(NamedTuple):
     replay: Replay
 
 
-def build_parts(config: RunConfig, device: torch.device) -> Parts:
+def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = None) -> Parts:
     """Return the training environment, the agent and an empty replay of a run."""
-    env = make_training_env(config.env)
+    env = make_training_env(config.env, None if own is None else own.training)
     actions = env.action_space.shape
     assert actions is not None
     agent = build_agent(config, actions[0], torch_stream(config.seed, "agent"), device)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sibe.catalogue.run_config import updates_per_run
 from sibe.config.schema import RunConfig
+from sibe.envs.own_env import is_own_name
 from sibe.logs.amounts import count, size
 from sibe.storage.checkpoint import list_steps
 from sibe.storage.run_directory import RunDirectory
@@ -47,17 +48,19 @@ def stopped(path: Path, env_step: int | None) -> str:
     return f"stopped {where}; {then}"
 
 
-def conclude(run: RunFiles) -> None:
-    """Draw the learning curve, and say what can be done with the run."""
+def conclude(run: RunDirectory) -> None:
+    """Draw the learning curve, and say what can be done with the run.
+
+    A run in an environment made in Python cannot be evaluated from the command line.
+    """
     from sibe.logs.learning_curve import write_learning_curve
 
     curve = write_learning_curve(run.path, run.curve_png)
     print(f"learning curve: {curve}")
     for video in run.list_videos():
         print(f"video of the last evaluation: {video}")
-    print(
-        f"next: sibe eval {run.path} --video out.mp4\n"
-        f"      sibe eval {run.path} --background video\n"
-        f"      tensorboard --logdir {run.path}",
-        flush=True,
-    )
+    commands = [f"tensorboard --logdir {run.path}"]
+    if not is_own_name(run.config["env"]["task"]):
+        evaluate = f"sibe eval {run.path}"
+        commands = [f"{evaluate} --video out.mp4", f"{evaluate} --background video", *commands]
+    print("next: " + "\n      ".join(commands), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +34,11 @@ from sibe.training.meta import collect_meta
 from sibe.training.resources import check_resources
 from sibe.training.threads import choose_threads
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they import the simulator
     from sibe.training.build import Parts
+    from sibe.training.callbacks import Callback
     from sibe.training.evaluators import Evaluator
+    from sibe.training.own_envs import OwnEnvs
     from sibe.training.trainer import Trainer
 
 
@@ -79,11 +82,23 @@ def _stored(path: Path | None) -> dict[str, Any]:
     return files.read_config() if files is not None and files.config_json.exists() else {}
 
 
-def train(config: RunConfig, out: Path | None = None) -> Path:
+def train(
+    config: RunConfig,
+    out: Path | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+    own: OwnEnvs | None = None,
+) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory.
 
     A run that is there already, asked for more env steps than it was begun for, is extended.
     Nothing is written before environments and agent are built.
+
+    Args:
+        config: the run.
+        out: its directory; None for ``default_directory``.
+        callbacks: are told of what happens, and may stop the run.
+        own: environments made in Python, in place of the config's task.
 
     Raises:
         Stopped: after Ctrl-C, with the env step from which the same call continues.
@@ -98,13 +113,13 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
     with interruptible(describe) as interrupts, contextlib.ExitStack() as stack:
         config = _checked(config, path)
         meta = _prepare(config)
-        parts, evaluator = _build(config, stack)
+        parts, evaluator = _build(config, own, stack)
         interrupts.check()  # before anything is written
         directory = stack.enter_context(
             RunDirectory.create_or_open(path, to_json(config), meta, comparable=comparable)
         )
         compare_kernels(config, directory, meta["kernels"])
-        trainer = _make_trainer(config, parts, evaluator, directory)
+        trainer = _make_trainer(config, parts, evaluator, directory, callbacks)
         try:
             trainer.run()
         finally:
@@ -142,22 +157,28 @@ def _prepare(config: RunConfig) -> dict[str, Any]:
     return collect_meta() | ({} if plugin is None else {"plugin": plugin})
 
 
-def _build(config: RunConfig, stack: contextlib.ExitStack) -> tuple[Parts, Evaluator]:
+def _build(
+    config: RunConfig, own: OwnEnvs | None, stack: contextlib.ExitStack
+) -> tuple[Parts, Evaluator]:
     """Return what learns and what evaluates; ``stack`` closes their environments."""
     # Here, because they import the simulator, which a wrong flag should not have to wait for.
     from sibe.training.build import build_parts
     from sibe.training.evaluators import make_evaluator
 
-    parts = build_parts(config, torch.device(config.device))
+    parts = build_parts(config, torch.device(config.device), own)
     stack.callback(parts.env.close)
     parts.env.reset(seed=0)  # draws a frame, which starts OpenGL; training resets it again
-    evaluator = make_evaluator(config, parts.agent.action_dim)
+    evaluator = make_evaluator(config, parts.agent.action_dim, own)
     stack.callback(evaluator.close)
     return parts, evaluator
 
 
 def _make_trainer(
-    config: RunConfig, parts: Parts, evaluator: Evaluator, directory: RunDirectory
+    config: RunConfig,
+    parts: Parts,
+    evaluator: Evaluator,
+    directory: RunDirectory,
+    callbacks: Sequence[Callback],
 ) -> Trainer:
     from sibe.training.recorder import Recorder
     from sibe.training.trainer import Trainer
@@ -165,10 +186,17 @@ def _make_trainer(
     name = "-".join(default_directory(config).parts[1:])
     trackers = make_trackers(config.schedule.track, directory, name, to_json(config))
     recorder = Recorder(directory, config.schedule.env_steps, optional=trackers)
-    return Trainer(config, *parts, recorder, evaluator, directory)
+    return Trainer(config, *parts, recorder, evaluator, directory, callbacks)
 
 
-def resume(path: Path, track: Tracking | None = None, env_steps: int | None = None) -> Path:
+def resume(
+    path: Path,
+    track: Tracking | None = None,
+    env_steps: int | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+    own: OwnEnvs | None = None,
+) -> Path:
     """Continue the run in ``path`` with the config it was started with.
 
     ``track`` overrides the tracker it was started with. One that is not installed here is refused
@@ -185,4 +213,4 @@ def resume(path: Path, track: Tracking | None = None, env_steps: int | None = No
             track = "none"
     steps = config.schedule.env_steps if env_steps is None else env_steps
     schedule = replace(config.schedule, track=track, env_steps=steps)
-    return train(replace(config, schedule=schedule), path)
+    return train(replace(config, schedule=schedule), path, callbacks=callbacks, own=own)
