@@ -154,6 +154,9 @@ class DummyRecorder:
     def rewind(self, positions: dict[str, int]) -> None:
         self.events.append(("rewind", positions))
 
+    def before_evaluation(self, env_step: int) -> tuple[int, dict[str, int]]:
+        return 0, {"eval.csv": 5}
+
     def open(self, metrics: Sequence[str], env_step: int) -> None:
         self.events.append(("open", tuple(metrics), env_step))
 

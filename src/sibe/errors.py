@@ -10,6 +10,10 @@ class UserError(Exception):
     """Something the user can fix. The command line prints it as one line and exits with 2."""
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, with one line that says how things stand; the command line exits with 130."""
+
+
 class InUseError(UserError):
     """Another process holds the run directory; it may be free again in a moment."""
 

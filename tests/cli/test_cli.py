@@ -41,6 +41,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"sibe {version('sibe')}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("help", "sibe --version"),
+        ("help tasks", "--picture"),
+        ("help suite run", "--retries"),
+        ("help train", "--sibe.alpha"),
+    ],
+)
+def test_help_is_a_command_too(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *line.split())
+    assert (code, err) == (0, "") and words in " ".join(out.split())
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
     (tmp_path / "empty").mkdir()
@@ -59,6 +73,13 @@ def folders(tmp_path: Path) -> Path:
         ("tasks --size big", "--size"),
         ("tasks --picture", "--picture"),
         ("tasks --picture x.jpg", ".png"),
+        ("help taks", "did you mean tasks?"),
+        ("suite list --jobs 0", "--jobs must be at least 1"),
+        ("suite run smoke --jobs 0", "--jobs must be at least 1"),
+        ("suite run smoke --retries -1", "--retries must be at least 0"),
+        ("suite run smoke --clips {}/empty", "none of these runs has a video background"),
+        ("ladder --updates 0", "--updates must be at least 1"),
+        ("ladder --clips {}/empty", "--clips has no effect with --background clean"),
         ("tasks --picture {}/x.png --size 0", "--size must be at least 1"),
         ("tasks --picture {}/x.png --size -4", "--size must be at least 1"),
         ("tasks --picture {}/x.png --size 8 --seed -1", "seed"),

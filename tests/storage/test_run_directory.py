@@ -163,6 +163,53 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert files(tmp_path) == {"thesis.tex": b"x"}
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("config.json", "model.safetensors", "README.md", "replay.mp4"), "an exported policy"),
+        (("config.json", "meta.json", "model.safetensors"), "an exported policy"),
+        (("config.json", "pytorch_model.bin"), "not a run directory"),
+        (("meta.json",), "not a run directory"),
+    ],
+)
+def test_a_config_json_alone_makes_no_run(
+    tmp_path: Path, names: tuple[str, ...], words: str
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text(json.dumps(CONFIG))
+    before = files(tmp_path)
+    message = refused(tmp_path)
+    assert (f"is {words} (it has " in message and names[-1] in message) or "…" in message
+    with pytest.raises(UserError, match=words):
+        RunDirectory.check(tmp_path, CONFIG)
+    assert files(tmp_path) == before
+
+
+def test_a_check_refuses_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    RunDirectory.check(tmp_path / "new", CONFIG)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError, match="Not a directory"):
+            RunDirectory.check(path, CONFIG)
+    with RunDirectory.create_or_open(tmp_path / "run", CONFIG, META) as run:
+        run.train_csv.write_text("frame\n1000\n")
+        with pytest.raises(UserError, match="in use"):
+            RunDirectory.check(run.path, CONFIG)
+    RunDirectory.check(run.path, CONFIG)
+    with pytest.raises(UserError, match="seed is 1 there and 2 here"):
+        RunDirectory.check(run.path, {**CONFIG, "seed": 2})
+
+
+def test_extending_changes_nothing_but_the_env_steps(tmp_path: Path) -> None:
+    config = {"seed": 1, "schedule": {"env_steps": 100, "video": True}}
+    with RunDirectory.create_or_open(tmp_path, config, META) as run:
+        assert not run.extend(100) and not run.extend(50)
+        assert run.extend(200)
+    wanted = {"seed": 1, "schedule": {"env_steps": 200, "video": True}}
+    assert RunFiles(tmp_path).read_config() == wanted
+
+
 def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "File exists" in refused(tmp_path / "file")

@@ -32,6 +32,7 @@ class Export:
         """Export, and say what can be done with it."""
         import numpy as np
 
+        from sibe.logs.amounts import count
         from sibe.policy.export import export
         from sibe.policy.hub import check_push, push
 
@@ -47,7 +48,7 @@ class Export:
             push_to=self.push,
         )
         score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
-        print(f"wrote {self.out}: return {score} over {len(returns)} episodes")
+        print(f"wrote {self.out}: return {score} over {count(len(returns), 'episode')}")
         if self.push is not None:
             print(f"pushed to {push(self.out, self.push)}: sibe eval hf://{self.push}")
         print(f"next: sibe eval {self.out} --video out.mp4")

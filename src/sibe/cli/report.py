@@ -18,7 +18,7 @@ class Report:
     """Run directories, or folders with run directories anywhere below; unfinished ones count."""
     out: Path
     """Folder for the report; an earlier report in it is replaced."""
-    at: int | None = None
+    at: Count | None = None
     """Env step of the tables (default: the last one that all runs were evaluated at)."""
     last: Count = 1
     """A score is the mean of this many evaluations up to there; single ones swing."""
@@ -27,6 +27,7 @@ class Report:
         """Write the report and say what is in it."""
         from sibe.analysis.report.report import PAGE, write_report
         from sibe.errors import UserError
+        from sibe.logs.amounts import count
 
         if not self.runs:
             raise UserError("sibe report needs run directories: sibe report runs --out report")
@@ -35,6 +36,6 @@ class Report:
             print(f"left out {name}: {reason}")
         for note in results.notes:
             print(note)
-        print(f"{len(results.study.runs)} runs, scores {results.when}")
+        print(f"{count(len(results.study.runs), 'run')}, scores {results.when}")
         print(f"open {self.out / PAGE}")
         return 0

@@ -33,6 +33,7 @@ class PrepareVideos:
     def run(self) -> int:
         """Decode, and say what the bank holds."""
         from sibe.envs.backgrounds.decode import prepare
+        from sibe.logs.amounts import count
 
         bank = prepare(
             self.folder,
@@ -45,7 +46,8 @@ class PrepareVideos:
         )
         for split in ("train", "eval"):
             clips = bank.clips(split)
-            print(f"{split}: {len(clips)} clips, {sum(clip.frames for clip in clips)} frames")
+            frames = count(sum(clip.frames for clip in clips), "frame")
+            print(f"{split}: {count(len(clips), 'clip')}, {frames}")
         print(f"use it with --background video --clips {self.out}")
         return 0
 

@@ -157,7 +157,7 @@ class RunConfig:
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, …"""
     threads: Annotated[int, Bounds(0, MAX_THREADS)] = 0
-    """CPU threads for learning; 0 for all cores."""
+    """CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset."""
     env: Annotated[EnvConfig, arg(name="")] = field(default_factory=EnvConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     sac: SACConfig = field(default_factory=SACConfig)

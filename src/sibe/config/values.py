@@ -157,6 +157,11 @@ _KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
 }
 
 
+def type_in_words(kind: Any) -> str:
+    """Return what completes "must be …" for a plain type: a whole number, a number, text, …"""
+    return _KINDS[kind][0] if kind in _KINDS else str(kind)
+
+
 def _wanted_type(kind: Any, value: Any) -> str | None:
     """Return what ``value`` must be if it is not of the type ``kind``; an int is a float too."""
     if kind is type(None):

@@ -128,6 +128,20 @@ def check_names(task: str, background: str) -> None:
         task_spec(task)
 
 
+def check_clips(background: str, clips: object, loop_frames: int = LOOP_FRAMES) -> None:
+    """Refuse settings of the video backgrounds where they would have no effect."""
+    if clips is not None and background not in VIDEOS:
+        raise UserError(
+            f"--clips has no effect with --background {background}: "
+            "add --background video (or video_random), or leave it out"
+        )
+    if loop_frames != LOOP_FRAMES and background != "video":
+        raise UserError(
+            f"--loop-frames has no effect with --background {background}: "
+            "add --background video, or leave it out"
+        )
+
+
 def describe_tasks() -> str:
     """Return the list of tasks as text; a star marks the paper's six."""
     lines = ["task (* in the paper)          action repeat  camera"]

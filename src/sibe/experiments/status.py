@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sibe.errors import UserError
 from sibe.experiments.job import Job, last_line
 from sibe.experiments.plan import PlannedRun, as_stored
+from sibe.logs.amounts import count
 from sibe.logs.console import duration
 from sibe.logs.csv_log import read_csv
 from sibe.storage.checkpoint import list_steps
@@ -127,7 +128,7 @@ def describe(runs: Sequence[RunStatus]) -> str:
 def _summary(runs: Sequence[RunStatus]) -> str:
     counts = {state: sum(run.state == state for run in runs) for state in STATES}
     parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    text = f"{len(runs)} runs: {parts}"
+    text = f"{count(len(runs), 'run')}: {parts}"
     speeds = [run.env_steps_per_second for run in runs if run.env_steps_per_second > 0]
     if not speeds or counts["done"] == len(runs):
         return text

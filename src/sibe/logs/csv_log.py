@@ -132,6 +132,12 @@ def read_csv(path: Path) -> dict[str, NDArray[np.float64]]:
     return dict(zip(names, table.T, strict=True))
 
 
+def last_return(path: Path) -> float | None:
+    """Return the newest ``episode_reward`` of a log; None if it has no rows yet."""
+    returns = read_csv(path)["episode_reward"]
+    return float(returns[-1]) if returns.size else None
+
+
 def _text(value: SupportsFloat | None) -> str:
     if value is None:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sibe.errors import UserError
-from sibe.logs.csv_log import EVAL_COLUMNS, EVAL_EPISODE_COLUMNS, TRAIN_COLUMNS, CsvLog
+from sibe.logs.csv_log import EVAL_COLUMNS, EVAL_EPISODE_COLUMNS, TRAIN_COLUMNS, CsvLog, read_csv
 from sibe.logs.sink import Row
 from sibe.storage.run_files import RunFiles
 
@@ -37,6 +37,21 @@ class CsvSink:
         for path in (run.train_csv, run.eval_csv, run.eval_episodes_csv):
             if path.exists():
                 CsvLog.truncate(path, positions.get(path.name, 0))
+
+    @staticmethod
+    def before_evaluation(run: RunFiles, env_step: int) -> tuple[int, dict[str, int]]:
+        """Return the env step of the evaluation before that at ``env_step``, 0 if there is none.
+
+        And where eval.csv and eval_episodes.csv end without the latter: what ``rewind`` takes.
+        """
+        frames = read_csv(run.eval_csv)["frame"]
+        earlier = frames[frames < env_step]
+        positions = {}
+        for path in (run.eval_csv, run.eval_episodes_csv):
+            kept = read_csv(path)["frame"] < env_step
+            lines = path.read_bytes().splitlines(keepends=True)[: 1 + int(kept.sum())]
+            positions[path.name] = sum(map(len, lines))
+        return int(earlier[-1]) if earlier.size else 0, positions
 
     def episode(self, row: Row) -> None:
         """Append to train.csv."""

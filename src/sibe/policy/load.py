@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sibe.catalogue.build import build_agent
-from sibe.catalogue.run_config import check, from_json
+from sibe.catalogue.run_config import check, read_run_config
 from sibe.errors import UserError
 from sibe.policy.hub import download, hub_name
 from sibe.policy.trained_policy import TrainedPolicy
@@ -31,7 +31,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     """
     name = hub_name(run)
     path = Path(run) if name is None else download(name)
-    config = from_json(RunFiles(path).read_config())
+    config = read_run_config(path)
     check(config)
     where = choose_device(device)
     env_step, action_dim, state = read_state(path, where)

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from sibe.errors import UserError
 from sibe.storage.atomic import write_atomic
+from sibe.storage.run_files import EXPORTED_WEIGHTS
 
 FORMAT = "sibe-policy-1"
-WEIGHTS = "model.safetensors"
+WEIGHTS = EXPORTED_WEIGHTS
 _ABOUT = "sibe"
 
 AgentState = dict[str, dict[str, Tensor]]

@@ -3,10 +3,12 @@
 Whoever writes in it holds its lock, so two processes never share one; the operating system frees
 the lock however the holder ends. ``config.json`` is written first and makes a folder a run: the
 same config comes back to it, another is refused, and a folder of anything else is left alone.
+``check`` refuses what can be refused without writing anything, for those who build before.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,7 +19,14 @@ from typing import IO, Any
 
 from sibe.errors import InUseError, UserError
 from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
-from sibe.storage.run_files import CONFIG_JSON, LOCK, RunFiles
+from sibe.storage.run_files import (
+    CONFIG_JSON,
+    EXPORTED_WEIGHTS,
+    LOCK,
+    META_JSON,
+    TRAIN_CSV,
+    RunFiles,
+)
 
 Values = dict[str, Any]
 
@@ -60,18 +69,39 @@ class RunDirectory(RunFiles):
         config = json.loads(json.dumps(config_json))  # as it will be read: lists, not tuples
         with _as_user_error(path):
             path.mkdir(parents=True, exist_ok=True)
-            _refuse_foreign(path)  # before the lock, which would leave a file there
+            refuse_foreign(path)  # before the lock, which would leave a file there
             run = cls(path)
             with run._closed_on_error():
-                there = run.read_config() if run.config_json.exists() else {}
-                # A start that was refused leaves its config, which must not bind the next one.
-                free = not _has_begun(run) and there.keys() == config.keys()
-                if there and not free:
-                    _refuse_other(path, comparable(there), comparable(config))
+                there, free = _refuse_other(run, config, comparable)
                 if free and comparable(there) != comparable(config):
                     run.tracker_json.unlink(missing_ok=True)  # it names a run with that config
                 run._settle(config, meta, replace=free)
         return run
+
+    @staticmethod
+    def check(
+        path: Path, config_json: Values, *, comparable: Callable[[Values], Values] = _as_it_is
+    ) -> None:
+        """Refuse what ``create_or_open`` would refuse; nothing is written, no lock is kept."""
+        config = json.loads(json.dumps(config_json))
+        with _as_user_error(path):
+            if not path.is_dir():
+                _refuse_closed(nearest_folder(path))
+                return
+            refuse_foreign(path)
+            run = RunFiles(path)
+            _refuse_other(run, config, comparable)
+            if run.lock.exists():
+                _take_lock(run).close()
+
+    def extend(self, env_steps: int) -> bool:
+        """Have config.json ask for ``env_steps`` if it asks for fewer; return whether it did."""
+        config = self.read_config()
+        schedule = config.get("schedule", {})
+        if schedule.get("env_steps", env_steps) >= env_steps:
+            return False
+        _write_json(self.config_json, {**config, "schedule": {**schedule, "env_steps": env_steps}})
+        return True
 
     def close(self) -> None:
         """Free the lock."""
@@ -90,7 +120,7 @@ class RunDirectory(RunFiles):
         remove_temporary(self.path)
         for file, values in ((self.config_json, config), (self.meta_json, meta)):
             if replace or not file.exists():
-                write_atomic(file, (json.dumps(values, indent=1) + "\n").encode())
+                _write_json(file, values)
         for folder in (self.checkpoints, self.replay, self.videos, self.tensorboard):
             folder.mkdir(exist_ok=True)
             remove_temporary(folder)
@@ -102,6 +132,10 @@ class RunDirectory(RunFiles):
         except BaseException:
             self.close()
             raise
+
+
+def _write_json(file: Path, values: Values) -> None:
+    write_atomic(file, (json.dumps(values, indent=1) + "\n").encode())
 
 
 def _take_lock(run: RunFiles) -> IO[str]:
@@ -125,31 +159,54 @@ def _take_lock(run: RunFiles) -> IO[str]:
     return lock
 
 
-def _refuse_foreign(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()}
+def refuse_foreign(path: Path) -> None:
+    """Refuse a folder that is neither empty nor a run directory; a missing one is fine."""
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     # A run killed before its config.json was in place leaves these two.
     others = sorted(name for name in names if name != LOCK and not name.endswith(SUFFIX))
-    if others and CONFIG_JSON not in names:
-        raise UserError(
-            f"{path} is not empty and not a run directory (it has {others[0]} but no "
-            f"{CONFIG_JSON}): choose another --out"
-        )
+    # A config.json alone is a run killed right after it.
+    signs = {META_JSON, TRAIN_CSV, RunFiles(path).checkpoints.name}
+    is_run = CONFIG_JSON in names and (others == [CONFIG_JSON] or not signs.isdisjoint(names))
+    if others and (not is_run or EXPORTED_WEIGHTS in names):
+        what = "an exported policy" if EXPORTED_WEIGHTS in names else "not a run directory"
+        some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        raise UserError(f"{path} is {what} (it has {some}): choose another --out")
 
 
-def _has_begun(run: RunFiles) -> bool:
+def nearest_folder(path: Path) -> Path:
+    """Return ``path``, or what of its parents exists: where it would be made."""
+    return next(place for place in (path, *path.absolute().parents) if place.exists())
+
+
+def _refuse_closed(folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def has_begun(run: RunFiles) -> bool:
     """Return whether there is anything of the run to lose: a checkpoint or a row of a log."""
     rows = run.train_csv
     lines = rows.read_bytes().count(b"\n") if rows.exists() else 0
     return lines > 1 or any(run.checkpoints.glob("*")) or any(run.replay.glob("*"))
 
 
-def _refuse_other(path: Path, there: Values, here: Values) -> None:
-    difference = first_difference(there, here)
-    if difference is not None:
+def _refuse_other(
+    run: RunFiles, config: Values, comparable: Callable[[Values], Values]
+) -> tuple[Values, bool]:
+    """Refuse another run's folder; return the config there and whether it may be replaced."""
+    there = run.read_config() if run.config_json.exists() else {}
+    # A start that was refused leaves its config, which must not bind the next one.
+    free = not has_begun(run) and there.keys() == config.keys()
+    difference = first_difference(comparable(there), comparable(config))
+    if there and not free and difference is not None:
         name, old, new = difference
         raise UserError(
-            f"{path} holds another run: {name} is {old} there and {new} here; choose another --out"
+            f"{run.path} holds another run: {name} is {old} there and {new} here; "
+            "choose another --out"
         )
+    return there, free
 
 
 def first_difference(there: Any, here: Any, name: str = "") -> tuple[str, str, str] | None:

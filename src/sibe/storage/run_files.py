@@ -18,6 +18,8 @@ TRAIN_CSV = "train.csv"
 EVAL_CSV = "eval.csv"
 EVAL_EPISODES_CSV = "eval_episodes.csv"
 LOCK = ".lock"
+EXPORTED_WEIGHTS = "model.safetensors"
+"""What makes a folder an exported policy, which has a config.json too and is no run."""
 
 
 class RunFiles:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sibe.errors import UserError
 from sibe.logs.console import Progress
+from sibe.logs.csv_log import last_return
 from sibe.logs.csv_sink import CsvSink
 from sibe.logs.sink import Sink
 from sibe.logs.tensorboard import TensorBoardLog
@@ -46,13 +47,22 @@ class Recorder:
         """Cut from the csv files whatever came after a checkpoint; all of it if there is none."""
         CsvSink.rewind(self._run, positions)
 
+    def before_evaluation(self, env_step: int) -> tuple[int, dict[str, int]]:
+        """Return the env step of the evaluation before, and where the csv files end after it."""
+        return CsvSink.before_evaluation(self._run, env_step)
+
     def open(self, metrics: Sequence[str], env_step: int) -> None:
         """Open the files; ``metrics`` are the agent's own columns of train.csv."""
         self._csv = CsvSink(self._run, metrics)
         self._needed.append(self._csv)
         resume_at = env_step if env_step else None
         self._needed.append(TensorBoardLog(self._run.tensorboard, resume_at=resume_at))
-        self._progress = Progress(self._total, start_env_step=env_step)
+        self._progress = Progress(
+            self._total,
+            start_env_step=env_step,
+            episode_return=last_return(self._run.train_csv),
+            eval_return=last_return(self._run.eval_csv),
+        )
         self._needed.append(self._progress)
 
     def say(self, text: str) -> None:

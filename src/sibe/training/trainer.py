@@ -252,14 +252,41 @@ class Trainer:
         found = self.checkpoints.load(self.recorder.say)
         if found is None:
             self.checkpoints.refuse_to_lose_logs(self.next_checkpoint)
+            self._extend()
             self.recorder.rewind({})
             self.checkpoints.prune_episodes()
             return
         env_step, state = found
         self._restore(state)
+        self._extend()
         self.recorder.rewind(state["logs"])
+        if self.last_eval == env_step < self.config.schedule.env_steps:
+            self._take_back_the_end(env_step, state)
         self.checkpoints.prune_episodes()
         self.recorder.say(f"continuing at env_step {env_step}")
+
+    def _extend(self) -> None:
+        env_steps = self.config.schedule.env_steps
+        if self.directory.extend(env_steps):
+            self.recorder.say(f"the run is extended to {env_steps} env steps")
+
+    def _take_back_the_end(self, env_step: int, state: dict[str, Any]) -> None:
+        """Drop what only the end of a run has, so that one can be extended.
+
+        That is the video, and the evaluation at the last env step if none was due there. The
+        checkpoint is replaced first: whatever happens in between, it fits the logs.
+        """
+        for video in self.directory.list_videos():
+            video.unlink()
+        before, positions = self.recorder.before_evaluation(env_step)
+        every = self.config.schedule.eval_every
+        if before // every < env_step // every:  # it was due
+            return
+        self.last_eval = before
+        counters = {**state["counters"], "last_eval": before}
+        state = {**state, "counters": counters, "logs": {**state["logs"], **positions}}
+        self.checkpoints.save(env_step, state, needs=self.replay.needed_episodes())
+        self.recorder.rewind(state["logs"])
 
     def _state(self) -> dict[str, Any]:
         collected = self.collector.state()
