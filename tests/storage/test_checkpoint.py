@@ -164,7 +164,6 @@ def test_no_checkpoint_at_all_is_none(tmp_path: Path) -> None:
     assert load(tmp_path / "missing") == (None, [])
     (tmp_path / "checkpoint_1.pt").touch()
     (tmp_path / f"checkpoint_000000001.pt.00000000{SUFFIX}").touch()
-    (tmp_path / "checkpoint_000000002.pt").mkdir()
     assert load(tmp_path) == (None, [])
 
 
@@ -312,15 +311,15 @@ def test_a_checkpoint_that_vanishes_while_reading_means_a_newer_one(
     pair: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = pair
-    opened = Path.open
+    opened = checkpoint.open_file
 
-    def vanish(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self == path and path.exists():  # what a running trainer does to a slow reader
+    def vanish(file: Path, **kwargs: Any) -> Any:
+        if file == path and path.exists():  # what a running trainer does to a slow reader
             path.unlink()
             checkpoint.save(path.parent, 3, {"x": 3})
-        return opened(self, *args, **kwargs)
+        return opened(file, **kwargs)
 
-    monkeypatch.setattr(Path, "open", vanish)
+    monkeypatch.setattr(checkpoint, "open_file", vanish)
     assert load(path.parent) == ((3, {"x": 3}), [])
 
 
@@ -328,14 +327,14 @@ def test_an_unreadable_file_is_not_taken_for_damage(
     pair: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = pair
-    opened = Path.open
+    opened = checkpoint.open_file
 
-    def deny(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self == path:
-            raise PermissionError(errno.EACCES, "Permission denied", str(self))
-        return opened(self, *args, **kwargs)
+    def deny(file: Path, **kwargs: Any) -> Any:
+        if file == path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return opened(file, **kwargs)
 
-    monkeypatch.setattr(Path, "open", deny)
+    monkeypatch.setattr(checkpoint, "open_file", deny)
     with pytest.raises(PermissionError):
         load(path.parent)
 

@@ -1,8 +1,10 @@
 """A run directory: the only thing that passes between training and what comes after it.
 
 Whoever writes in it holds its lock, so two processes never share one; the operating system frees
-the lock however the holder ends. ``config.json`` is written first and makes a folder a run: the
-same config comes back to it, another is refused, and a folder of anything else is left alone.
+the lock however the holder ends. It is a lock on the folder itself, which cannot be deleted
+unnoticed, and on the file ``.lock``, which names the holder. ``config.json`` is written first and
+makes a folder a run: the same config comes back to it, another is refused, and a folder of anything
+else is left alone.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from sibe.errors import InUseError, UserError
 from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
+from sibe.storage.contained_file import contained, open_file, read_file
+from sibe.storage.folder_lock import FolderLock
 from sibe.storage.run_files import CONFIG_JSON, LOCK, RunFiles
 
 Values = dict[str, Any]
+_LONGEST_PID = 64
 
 
 def _as_it_is(config: Values) -> Values:
@@ -33,7 +38,7 @@ class RunDirectory(RunFiles):
         """Take the lock of the existing folder ``path``; use ``create_or_open`` instead."""
         super().__init__(path)
         self.config: Values = {}
-        self._lock_file = _take_lock(self)
+        self._folder_lock, self._lock_file = _take_lock(self)
 
     @classmethod
     def create_or_open(
@@ -77,6 +82,7 @@ class RunDirectory(RunFiles):
         """Free the lock."""
         # Closing, not unlocking: a forked child that gets here must not free its parent's lock.
         self._lock_file.close()
+        self._folder_lock.close()
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -87,11 +93,13 @@ class RunDirectory(RunFiles):
     def _settle(self, config: Values, meta: Values, *, replace: bool) -> None:
         """Bring the folder into the state that every process of the run starts from."""
         self.config = config
+        for folder in self.folders:
+            contained(folder, self.path)  # files are deleted in them
         remove_temporary(self.path)
         for file, values in ((self.config_json, config), (self.meta_json, meta)):
             if replace or not file.exists():
                 write_atomic(file, (json.dumps(values, indent=1) + "\n").encode())
-        for folder in (self.checkpoints, self.replay, self.videos, self.tensorboard):
+        for folder in self.folders:
             folder.mkdir(exist_ok=True)
             remove_temporary(folder)
 
@@ -104,25 +112,28 @@ class RunDirectory(RunFiles):
             raise
 
 
-def _take_lock(run: RunFiles) -> IO[str]:
-    lock = run.lock.open("a+", encoding="ascii", errors="replace")
+def _take_lock(run: RunFiles) -> tuple[FolderLock, BinaryIO]:
+    lock = open_file(run.lock, "a+b", within=run.path, limit=_LONGEST_PID, buffering=0)
+    folder = FolderLock(run.path)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.take()
         lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        lock.write(str(os.getpid()).encode())
     except BlockingIOError:
         lock.seek(0)
-        holder = lock.read().strip() or "unknown"
+        holder = lock.read().decode(errors="replace").strip() or "unknown"
         lock.close()
+        folder.close()
         raise InUseError(
             f"{run.path} is in use by another process (pid {holder}): "
             "wait for it, or choose another --out"
         ) from None
     except BaseException:
         lock.close()
+        folder.close()
         raise
-    return lock
+    return folder, lock
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -139,7 +150,7 @@ def _refuse_foreign(path: Path) -> None:
 def _has_begun(run: RunFiles) -> bool:
     """Return whether there is anything of the run to lose: a checkpoint or a row of a log."""
     rows = run.train_csv
-    lines = rows.read_bytes().count(b"\n") if rows.exists() else 0
+    lines = read_file(rows, within=run.path).count(b"\n") if rows.exists() else 0
     return lines > 1 or any(run.checkpoints.glob("*")) or any(run.replay.glob("*"))
 
 
