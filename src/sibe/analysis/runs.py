@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,7 +182,7 @@ def _check_logs(run: RunFiles) -> None:
     for path in (run.train_csv, run.eval_csv, run.eval_episodes_csv):
         if path.name not in recorded:
             continue
-        damage = difference(path, *recorded[path.name], lambda name=path.name: _stored(run, name))
+        damage = difference(path, *recorded[path.name], partial(_stored, run, path.name))
         if damage:
             raise UserError(f"{damage}: sibe train --resume puts it back from the checkpoint")
 

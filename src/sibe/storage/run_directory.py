@@ -13,9 +13,9 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sibe.errors import InUseError, UserError
 from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
@@ -38,7 +38,7 @@ class RunDirectory(RunFiles):
         """Take the lock of the existing folder ``path``; use ``create_or_open`` instead."""
         super().__init__(path)
         self.config: Values = {}
-        self._folder_lock, self._lock_file = _take_lock(self)
+        self._locks = _take_lock(self)
 
     @classmethod
     def create_or_open(
@@ -67,7 +67,7 @@ class RunDirectory(RunFiles):
             path.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(path)  # before the lock, which would leave a file there
             run = cls(path)
-            with run._closed_on_error():
+            with _closed_on_error(run._locks):
                 there = run.read_config() if run.config_json.exists() else {}
                 # A start that was refused leaves its config, which must not bind the next one.
                 free = not _has_begun(run) and there.keys() == config.keys()
@@ -81,8 +81,7 @@ class RunDirectory(RunFiles):
     def close(self) -> None:
         """Free the lock."""
         # Closing, not unlocking: a forked child that gets here must not free its parent's lock.
-        self._lock_file.close()
-        self._folder_lock.close()
+        self._locks.close()
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -103,37 +102,36 @@ class RunDirectory(RunFiles):
             folder.mkdir(exist_ok=True)
             remove_temporary(folder)
 
-    @contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
+
+def _take_lock(run: RunFiles) -> ExitStack:
+    locks = ExitStack()
+    with _closed_on_error(locks):
+        file = locks.enter_context(
+            open_file(run.lock, "a+b", within=run.path, limit=_LONGEST_PID, buffering=0)
+        )
+        folder = locks.enter_context(FolderLock(run.path))
         try:
-            yield
-        except BaseException:
-            self.close()
-            raise
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder.take()
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().decode(errors="replace").strip() or "unknown"
+            raise InUseError(
+                f"{run.path} is in use by another process (pid {holder}): "
+                "wait for it, or choose another --out"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()).encode())
+    return locks
 
 
-def _take_lock(run: RunFiles) -> tuple[FolderLock, BinaryIO]:
-    lock = open_file(run.lock, "a+b", within=run.path, limit=_LONGEST_PID, buffering=0)
-    folder = FolderLock(run.path)
+@contextmanager
+def _closed_on_error(locks: ExitStack) -> Iterator[None]:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        folder.take()
-        lock.truncate(0)
-        lock.write(str(os.getpid()).encode())
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().decode(errors="replace").strip() or "unknown"
-        lock.close()
-        folder.close()
-        raise InUseError(
-            f"{run.path} is in use by another process (pid {holder}): "
-            "wait for it, or choose another --out"
-        ) from None
+        yield
     except BaseException:
-        lock.close()
-        folder.close()
+        locks.close()
         raise
-    return folder, lock
 
 
 def _refuse_foreign(path: Path) -> None:
