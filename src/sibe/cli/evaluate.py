@@ -31,6 +31,8 @@ class Evaluate:
     """Write the first episode to this mp4 file."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
@@ -42,7 +44,8 @@ class Evaluate:
 
         if self.video:
             check_mp4(self.video)
-        policy = load_policy(self.run_, device=self.device)
+        allowed = self.allow_import or self.task is not None  # then the run's own is not made
+        policy = load_policy(self.run_, device=self.device, allow_import=allowed)
         trained = policy.config.env
         env = replace(
             trained,

@@ -25,6 +25,8 @@ class Export:
     """Replace an export that is already there."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Export, and say what can be done with it."""
@@ -39,6 +41,7 @@ class Export:
             seed=self.seed,
             overwrite=self.overwrite,
             device=self.device,
+            allow_import=self.allow_import,
         )
         score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
         print(f"wrote {self.out}: return {score} over {len(returns)} episodes")

@@ -23,15 +23,15 @@ class Report:
     def run(self) -> int:
         """Write the report and say what is in it."""
         from sibe.analysis.report.report import PAGE, write_report
-        from sibe.errors import UserError
+        from sibe.errors import UserError, printable
 
         if not self.runs:
             raise UserError("sibe report needs run directories: sibe report runs --out report")
         results = write_report(self.runs, self.out, self.at)
         for name, reason in results.study.left_out:
-            print(f"left out {name}: {reason}")
+            print(printable(f"left out {name}: {reason}"))
         for note in results.notes:
-            print(note)
+            print(printable(note))
         print(f"{len(results.study.runs)} runs, tables at env step {results.env_step}")
         print(f"open {self.out / PAGE}")
         return 0

@@ -21,7 +21,8 @@ from sibe.errors import UserError
 
 _AGENT_PARTS = ("sac", "encoder")
 """Parts of the config that not every agent uses; those it does not use have no flags."""
-_WITH_RESUME = ("--resume", "--track")
+_ALLOW_IMPORT = "With --resume: let the run's task import the module it names (module:Name-v0)."
+_WITH_RESUME = ("--resume", "--track", "--allow-import")
 
 
 def first_value(args: list[str], *flags: str) -> str | None:
@@ -49,6 +50,7 @@ def train_type(default: RunConfig) -> type[Any]:
     fields: list[Any] = [
         ("out", Annotated[Path | None, arg(help="Directory of the run (default: runs/…).")], None),
         ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
+        ("allow_import", Annotated[bool, arg(help=_ALLOW_IMPORT)], False),
     ]
     unused = set(_AGENT_PARTS) - set(find_agent(default.method).parts)
     hints = get_type_hints(RunConfig)
@@ -109,7 +111,8 @@ def run_train(args: list[str]) -> int:
         if extra:
             raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
         tracked = first_value(args, "--track") is not None
-        resume(command.resume, command.schedule.track if tracked else None)
+        track = command.schedule.track if tracked else None
+        resume(command.resume, track, allow_import=command.allow_import)
         return 0
     asked = {field.name for field in dataclasses.fields(RunConfig)} & set(vars(command))
     config = dataclasses.replace(default, **{name: getattr(command, name) for name in asked})

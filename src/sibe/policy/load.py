@@ -14,6 +14,7 @@ from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import check, from_json
 from sibe.config.schema import RunConfig
+from sibe.envs.tasks import refuse_import
 from sibe.errors import UserError
 from sibe.policy.allocation_limit import AllocationLimit
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
@@ -59,8 +60,15 @@ class TrainedPolicy:
         return actions[0] if single else actions
 
 
-def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
+def load_policy(
+    run: str | Path, *, device: str = "auto", allow_import: bool = False
+) -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
+
+    Args:
+        run: the folder.
+        device: where its networks go.
+        allow_import: whether its task may name a module to import ("module:Name-v0").
 
     Example:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
@@ -70,6 +78,7 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     path = Path(run)
     config = from_json(RunFiles(path).read_config())
     check(config)
+    refuse_import(config.env.task, allowed=allow_import)
     where = choose_device(device)
     load = _from_export if is_export(path) else _from_run
     return load(path, config, where)

@@ -18,6 +18,7 @@ from sibe.catalogue.run_config import (
     with_defaults,
 )
 from sibe.config.schema import RunConfig
+from sibe.envs.tasks import refuse_import
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
 from sibe.storage.run_directory import RunDirectory
@@ -86,13 +87,15 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
     return path
 
 
-def resume(path: Path, track: Tracking | None = None) -> Path:
+def resume(path: Path, track: Tracking | None = None, *, allow_import: bool = False) -> Path:
     """Continue the run in ``path`` with the config it was started with.
 
     ``track`` overrides the tracker it was started with. One that is not installed here is refused
     if it is asked for; if it is only what the run was started with, the run goes on without.
+    ``allow_import`` is as for ``load_policy``.
     """
     config = from_json(RunFiles(path).read_config())
+    refuse_import(config.env.task, allowed=allow_import)
     if track is None:
         track = config.schedule.track
         try:
