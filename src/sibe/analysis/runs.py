@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sibe.catalogue.run_config import upgraded
 from sibe.envs.tasks import BACKGROUNDS
-from sibe.errors import UserError
+from sibe.errors import UserError, printable
 from sibe.logs.csv_log import LogCopy, difference, read_results
 from sibe.logs.csv_sink import known_logs
 from sibe.storage import checkpoint
@@ -172,6 +172,8 @@ def _check_config(config: dict[str, Any]) -> None:
         isinstance(value, int) for value in whole
     ):
         raise UserError("its config.json is not that of a run: a value has the wrong type")
+    if any(printable(text) != text for text in texts):
+        raise UserError("its config.json is not that of a run: a name has control characters")
     if env["background"] not in BACKGROUNDS:  # it becomes part of file names
         raise UserError(f"its config.json has an unknown background: {env['background']!r}")
 

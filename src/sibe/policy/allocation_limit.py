@@ -21,7 +21,7 @@ class AllocationLimit(TorchFunctionMode):
     """While this is entered, new tensors may have ``limit`` bytes in all.
 
     Raises:
-        UserError: with the first tensor above it, before it is filled.
+        UserError: with the first tensor above it, before it is made.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,18 +35,17 @@ class AllocationLimit(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call ``func``, then count what it made."""
-        try:
-            made = func(*args, **(kwargs or {}))
-        except RuntimeError as error:
-            if func in _MAKERS:  # more than there is, or than can be counted
+        """Call ``func`` if there is room for what it makes."""
+        given = dict(kwargs or {})
+        if func in _MAKERS and "out" not in given:
+            sizes = {name: value for name, value in given.items() if name != "generator"}
+            try:
+                self._left -= func(*args, **{**sizes, "device": "meta"}).nbytes
+            except RuntimeError as error:  # more than can be counted
                 raise _too_large() from error
-            raise
-        if func in _MAKERS:
-            self._left -= made.nbytes
             if self._left < 0:
                 raise _too_large()
-        return made
+        return func(*args, **given)
 
 
 def _too_large() -> UserError:
