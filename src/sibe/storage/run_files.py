@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sibe.errors import UserError
+from sibe.errors import UserError, printable
 from sibe.storage.json_file import read_json
 
 CONFIG_JSON = "config.json"
@@ -74,5 +74,5 @@ class RunFiles:
         return meta if isinstance(meta, dict) else {}
 
     def list_videos(self) -> list[Path]:
-        """Return the videos of evaluations, oldest first."""
-        return sorted(self.videos.glob("*.mp4"))
+        """Return the videos of evaluations, oldest first; their names can be printed."""
+        return sorted(p for p in self.videos.glob("*.mp4") if printable(p.name) == p.name)
