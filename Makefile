@@ -10,7 +10,7 @@ THREADS ?= 1
 help:
 	@echo "make train   run the main job       make test          run the tests"
 	@echo "make check   lint and types         make test-ray      suites on Ray, on this machine"
-	@echo "make bench   speed of everything    make test-browser  the report in a real Chromium"
+	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
 	@echo "make docs    the docs as a site"
 
 setup: $(READY)
@@ -31,11 +31,11 @@ test: setup check
 test-ray: setup
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -m ray
 
-# Apart from `test`, which needs no browser; pytest takes the file because it is named here.
+# Apart from `test`, which needs no browser; pytest takes the files because they are named here.
 test-browser: setup
 	@command -v chromium >/dev/null || sh scripts/apt_install.sh "a browser" chromium
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/browser/check_report.py
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/browser/check_report.py tests/browser/check_watch.py
 
 check: setup
 	$(BIN)/ruff check .

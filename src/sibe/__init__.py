@@ -13,19 +13,45 @@ from typing import TYPE_CHECKING, Any
 from sibe.envs.registration import register_all
 
 if TYPE_CHECKING:
+    from sibe.api.result import TrainingResult
+    from sibe.api.train import train
+    from sibe.catalogue.presets import preset_config
+    from sibe.config.schema import RunConfig
     from sibe.envs.factory import make_env
-    from sibe.methods.sibe import SequentialBottleneck
+    from sibe.errors import UserError
+    from sibe.methods.sibe import SequentialBottleneck, SIBEConfig
     from sibe.policy.load import load_policy
-    from sibe.training.run import train
+    from sibe.policy.trained_policy import TrainedPolicy
+    from sibe.training.callbacks import Callback
 
 __version__ = version("sibe")
-__all__ = ["SequentialBottleneck", "__version__", "load_policy", "make_env", "train"]
+__all__ = [
+    "Callback",
+    "RunConfig",
+    "SIBEConfig",
+    "SequentialBottleneck",
+    "TrainedPolicy",
+    "TrainingResult",
+    "UserError",
+    "__version__",
+    "load_policy",
+    "make_env",
+    "preset_config",
+    "train",
+]
 
 _HOMES = {
+    "Callback": "sibe.training.callbacks",
+    "RunConfig": "sibe.config.schema",
+    "SIBEConfig": "sibe.methods.sibe",
     "SequentialBottleneck": "sibe.methods.sibe",
+    "TrainedPolicy": "sibe.policy.trained_policy",
+    "TrainingResult": "sibe.api.result",
+    "UserError": "sibe.errors",
     "load_policy": "sibe.policy.load",
     "make_env": "sibe.envs.factory",
-    "train": "sibe.training.run",
+    "preset_config": "sibe.catalogue.presets",
+    "train": "sibe.api.train",
 }
 
 register_all()
@@ -35,3 +61,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'sibe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

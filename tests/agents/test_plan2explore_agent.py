@@ -137,7 +137,8 @@ def run_config() -> RunConfig:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sibe.train(run_config(), tmp_path_factory.mktemp("p2e") / "whole")
+    out = tmp_path_factory.mktemp("p2e") / "whole"
+    return sibe.train(config=run_config(), out=out).directory
 
 
 def rows(path: Path) -> dict[str, list[float]]:
@@ -171,10 +172,10 @@ def test_a_run_that_broke_off_ends_the_same(
 
         monkeypatch.setattr(Plan2Explore, "update", break_off)
         with pytest.raises(KeyboardInterrupt):
-            sibe.train(run_config(), out)
+            sibe.train(config=run_config(), out=out)
         monkeypatch.undo()
         assert checkpoint.list_steps(out / "checkpoint")
-    sibe.train(run_config(), out)
+    sibe.train(config=run_config(), out=out)
     for name in CSV_FILES:
         assert rows(out / name) == rows(finished / name), name
     ours, theirs = final_tensors(out), final_tensors(finished)

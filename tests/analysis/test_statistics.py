@@ -51,6 +51,19 @@ def test_bootstrap_interval_against_scipy_and_all_resamples() -> None:
     assert np.isnan(s.bootstrap_interval(x[:2], np.random.default_rng(1))).all()
 
 
+def test_difference_of_means_against_all_resamples() -> None:
+    x, y = np.array([5.0, 6.5, 4.2, 7.1]), np.array([3.0, 3.7, 1.9])
+    value, low, high = s.difference_of_means(x, y, np.random.default_rng(1), resamples=40_000)
+    assert value == pytest.approx(x.mean() - y.mean())
+    means = [
+        np.array([np.mean(draw) for draw in itertools.product(scores, repeat=len(scores))])
+        for scores in (x, y)
+    ]
+    exact = np.quantile(np.subtract.outer(*means), [0.025, 0.975])
+    assert (low, high) == pytest.approx(tuple(exact), abs=0.03)
+    assert np.isnan(s.difference_of_means(x, y[:2], RNG)[1:]).all()
+
+
 def test_interquartile_mean_is_scipys_trimmed_mean() -> None:
     for scores in (TASKS, [np.arange(8.0)], [np.array([1.0, 5.0])], [np.array([7.0])]):
         want = stats.trim_mean(np.concatenate(scores), 0.25)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from browser_visit import Visit, chromium, wait_until
+from playwright.sync_api import Browser, expect
 from synthetic_runs import config_of, write_ablations, write_grid, write_run
 
 from sibe.analysis.report.report import write_report
 
 LONG = "a_folder_with_a_long_name_that_has_no_place_to_break_" * 2
-PATIENCE = 180_000  # milliseconds: a machine under load is slow, not wrong
-expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +38,8 @@ def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    assert chromium, "there is no chromium: apt-get install -y chromium"
-    with sync_playwright() as playwright:
-        # Root, as in most containers, has no sandbox; the page is our own.
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
-
-
-class Visit:
-    """An open page and what it complained about or asked for."""
-
-    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page: Page = browser.new_page(**options)
-        self.page.set_default_timeout(PATIENCE)
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(url)
 
 
 @pytest.fixture
@@ -188,7 +166,7 @@ def test_videos_play_and_pictures_load(visit: Visit) -> None:
     assert page.locator("video").count() == 12
     video = page.locator("video").first
     video.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('video').videoWidth > 0")
+    wait_until(page, "document.querySelector('video').videoWidth > 0")
     widths = page.locator("img").evaluate_all("all => all.map(i => i.naturalWidth)")
     assert len(widths) >= 3 and min(widths) > 100
 

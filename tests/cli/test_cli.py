@@ -167,6 +167,14 @@ def test_the_backend_is_chosen_and_a_choice_is_kept(
     assert gl.select_backend() == "osmesa" == os.environ["MUJOCO_GL"]
 
 
+def test_macos_needs_no_display_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(gl, "_installed", lambda backend: False)
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert gl.select_backend() == "glfw"
+
+
 def test_the_pair_that_cannot_load_a_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.0.0")
     with pytest.raises(UserError, match=r"pip install 'mujoco>=3.17,<4'"):

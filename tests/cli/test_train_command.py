@@ -222,7 +222,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from dataclasses import replace
 
     schedule = replace(config.schedule, env_steps=2000)
-    sibe.train(replace(config, schedule=schedule, threads=1), out)
+    sibe.train(config=replace(config, schedule=schedule), threads=1, out=out)
     return out
 
 
@@ -268,6 +268,8 @@ def test_eval_of_a_run_elsewhere_and_with_video(
         ("--background", "fog"),
         ("--task", "walker_wolk"),
         ("--video", str(tmp_path / "film.avi")),
+        ("--video-size", "480"),
+        ("--video", str(tmp_path / "film.mp4"), "--video-size", "2"),
     ):
         assert run("eval", str(finished), *bad) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1

@@ -116,3 +116,15 @@ def test_a_part_must_be_of_its_class() -> None:
 
     with pytest.raises(UserError, match="--inner must be a Example, not None"):
         Outer(inner=None)  # type: ignore[arg-type]
+
+
+def test_the_repr_builds_an_equal_config_and_leaves_out_defaults() -> None:
+    from sibe.catalogue.presets import preset_config
+    from sibe.config.schema import EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig
+    from sibe.methods.sibe import SIBEConfig
+
+    assert repr(Example(count=7, mode="mean")) == "Example(count=7, mode='mean')"
+    config = preset_config("cpu", background="noise")
+    names = (EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig, SIBEConfig)
+    assert eval(repr(config), {cls.__name__: cls for cls in names}) == config
+    assert "env=EnvConfig(background='noise', size=42, " in repr(config)

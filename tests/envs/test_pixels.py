@@ -170,3 +170,20 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio", None)
     with pytest.raises(UserError, match="pip install imageio"):
         sibe.make_env("HalfCheetah-v5")
+
+
+def test_an_environment_object_looks_as_its_name_does() -> None:
+    sources = gym.make("InvertedPendulum-v5"), "InvertedPendulum-v5"
+    ours, named = (sibe.make_env(one, "noise", size=40, action_repeat=2) for one in sources)
+    np.testing.assert_array_equal(ours.reset(seed=3)[0], named.reset(seed=3)[0])
+    for _ in range(3):
+        here, there = (env.step(np.zeros(1, np.float32)) for env in (ours, named))
+        np.testing.assert_array_equal(here[0], there[0])
+        assert here[1:4] == there[1:4] and here[4]["env_steps"] == there[4]["env_steps"] == 2
+
+
+def test_an_environment_that_repeats_actions_itself_is_counted_in_full() -> None:
+    inner = sibe.make_env("cartpole_swingup", size=40, stack=1, action_repeat=4)
+    env = sibe.make_env(inner, size=40, action_repeat=2)
+    env.reset(seed=0)
+    assert env.step(np.ones(1, np.float32))[4]["env_steps"] == 8

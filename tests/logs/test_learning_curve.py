@@ -86,6 +86,29 @@ def test_picture_is_the_same_each_time(tmp_path: Path) -> None:
     assert write_learning_curve(run, tmp_path / "b.png").read_bytes() == first
 
 
+@pytest.mark.parametrize(
+    ("kl", "infonce", "scales"),
+    [
+        (1.0, 1.0, ["log", "linear"]),
+        (1e-3, 1e-3, ["log", "log"]),
+        (0.0, 1.0, ["linear", "linear"]),  # a KL of 0 is drawn, too
+    ],
+)
+def test_what_spans_decades_is_on_a_logarithmic_axis(
+    tmp_path: Path, figures: list[Any], kl: float, infonce: float, scales: list[str]
+) -> None:
+    run = _write_run(tmp_path / "run")
+    lines = (run / "train.csv").read_text().splitlines()
+    (run / "train.csv").write_text("\n".join([*lines, _row(lines[0], kl, infonce)]) + "\n")
+    write_learning_curve(run, tmp_path / "a.png")
+    assert [axis.get_yscale() for axis in figures[0].axes[1:]] == scales
+
+
+def _row(header: str, kl: float, infonce: float) -> str:
+    row = {"frame": 21_000, "episode_reward": 700, "kl": kl, "infonce": infonce}
+    return ",".join(str(row.get(name, "")) for name in header.split(","))
+
+
 def test_method_without_bottleneck_gets_one_panel(tmp_path: Path, figures: list[Any]) -> None:
     write_learning_curve(_write_run(tmp_path / "run", metrics=()), tmp_path / "a.png")
     assert len(figures[0].axes) == 1

@@ -63,7 +63,7 @@ def final_agent(path: Path) -> dict[str, Any]:
 def test_resume_is_exact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_conclude", lambda _: None)  # pictures are tested elsewhere
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    sibe.train(short(name), whole)
+    sibe.train(config=short(name), out=whole)
 
     def save_and_stop(self: Trainer) -> None:
         save(self)
@@ -73,9 +73,9 @@ def test_resume_is_exact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "save", save_and_stop)
         with pytest.raises(Stopped):
-            sibe.train(short(name), broken)
+            sibe.train(config=short(name), out=broken)
     assert checkpoint.list_steps(broken / "checkpoint") == [1000]
-    sibe.train(short(name), broken)
+    sibe.train(config=short(name), out=broken)
 
     for file in ("train.csv", "eval.csv", "eval_episodes.csv"):
         assert rows(whole / file) == rows(broken / file), file

@@ -395,3 +395,35 @@ def test_wrong_names_and_configs_are_the_users_error() -> None:
         build("sib")
     with pytest.raises(UserError, match="takes a SIBEConfig"):
         build_method("sibe", METHODS["none"].config(), D, A)
+
+
+# --- the bottleneck alone -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("negatives", ["pooled", "step"])
+def test_single_transitions_need_no_chunk_axis(negatives: str) -> None:
+    model, x = bottleneck(small(negatives=negatives)), inputs(length=1)
+    chunks = run(model, x)
+    single = run(model, Latents(*(part[0] for part in x)))
+    assert torch.equal(single.loss, chunks.loss)
+    for name in ("infonce", "kl", "z", "z_next"):
+        assert torch.equal(getattr(single, name), getattr(chunks, name)[0])
+    assert single.z.shape == (5, LATENT)
+
+
+def test_sizes_may_be_given_without_a_config() -> None:
+    model = SequentialBottleneck(D, A, latent=3, hidden=8)
+    assert model.config == SIBEConfig(latent=3, hidden=8)
+    assert SequentialBottleneck(D, A, small(alpha=0), hidden=8).config == small(alpha=0, hidden=8)
+    assert run(model, inputs()).z.shape == (2, 5, 3)
+    with pytest.raises(UserError, match="latent must be at least 1"):
+        SequentialBottleneck(D, A, latent=0)
+
+
+def test_encode_gives_the_mean_of_z_with_gradient() -> None:
+    model, c = bottleneck(), inputs().c.requires_grad_()
+    z = model.encode(c)
+    assert torch.equal(z, model.stochastic_encoder(c).mean)
+    assert torch.equal(model.encode(c[0]), z[0])
+    z.sum().backward()
+    assert c.grad is not None and c.grad.abs().sum() > 0

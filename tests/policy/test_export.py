@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from hub_stand_in import hub_on_this_machine
 from safetensors.torch import load_file
 
 import sibe
@@ -162,6 +163,25 @@ def test_bad_input_is_one_line_and_harms_nothing(
     assert words in err
     assert sorted(path for path in tmp_path.rglob("*")) == before
     assert (tmp_path / "full" / "thesis.tex").read_text() == "precious"
+
+
+def test_push_uploads_what_was_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_not_a_token")
+    out = tmp_path / "out"
+    line = ("export", run, "--out", out, "--episodes", 1, "--push")
+    code, _, said = call(capsys, *line, "only-a-name")
+    assert code == 2 and "user/name" in said and not out.exists()  # before anything is played
+    with hub_on_this_machine() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        code, said, _ = call(capsys, *line, "ann/cart")
+    assert code == 0
+    assert f"pushed to {hub.endpoint}/ann/cart: sibe eval hf://ann/cart" in said
+    pushed = hub.repositories["ann/cart"]
+    assert pushed == {path.name: path.read_bytes() for path in out.iterdir()}
+    assert sorted(pushed) == FILES
+    assert 'sibe.load_policy("hf://ann/cart")' in pushed["README.md"].decode()
 
 
 def test_no_episodes_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

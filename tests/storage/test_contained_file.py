@@ -53,6 +53,19 @@ def test_links_inside_and_links_to_the_folder_are_followed(folder: Path) -> None
     assert (folder / "new").read_bytes() == b"x"
 
 
+def test_a_snapshot_in_the_cache_of_the_hub_may_link_to_its_blobs_only(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+    repository = tmp_path / "models--user--name"
+    snapshot = repository / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (repository / "blobs" / "4567").write_bytes(b"content")
+    (snapshot / "config.json").symlink_to("../../blobs/4567")
+    (snapshot / "model.safetensors").symlink_to("../../../secret")
+    assert read_file(snapshot / "config.json", within=snapshot) == b"content"
+    assert "leads out of" in refused(snapshot / "model.safetensors", snapshot)
+
+
 @pytest.mark.parametrize("mode", ["rb", "r+b", "a+b"])
 def test_only_regular_files_are_opened(folder: Path, mode: str) -> None:
     os.mkfifo(folder / "pipe")

@@ -41,7 +41,7 @@ class Run:
     meta: dict[str, Any]
     """{} where there is no meta.json"""
     evals: Table
-    """eval.csv; at least one row, ``frame`` ascending, ``episode_reward`` finite"""
+    """eval.csv, ``frame`` ascending, ``episode_reward`` finite; {} before the first evaluation"""
     episodes: Table
     """eval_episodes.csv, {} if there is none"""
     training: Table
@@ -86,7 +86,7 @@ class LeftOut(NamedTuple):
 
 
 def read_runs(roots: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
-    """Return the runs below ``roots``, sorted by name, and what was left out.
+    """Return the evaluated runs below ``roots``, sorted by name, and what was left out.
 
     Raises:
         UserError: if a root is missing, or no run is left.
@@ -95,7 +95,10 @@ def read_runs(roots: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
     out: list[LeftOut] = []
     for folder, name in _find(roots):
         try:
-            runs.append(_read_run(folder, name))
+            run = read_run(folder, name)
+            if not run.evals:
+                raise UserError("it has no evaluation yet")
+            runs.append(run)
         except UserError as error:
             out.append(LeftOut(name, str(error).replace(str(folder), name)))
     if not runs:
@@ -141,21 +144,23 @@ def _name(root: Path, folder: Path) -> str:
     return str(Path(root.resolve().name) / relative)
 
 
-def _read_run(folder: Path, name: str) -> Run:
+def read_run(folder: Path, name: str) -> Run:
+    """Return the run in ``folder``, evaluated or not.
+
+    Raises:
+        UserError: if it is none, or one of its files cannot be read.
+    """
     files = RunFiles(folder)
     config = files.read_config()
     _check_config(config)
     config = upgraded(config)
     _check_logs(files)
-    evals = _read_log(files.eval_csv)
-    if not evals:
-        raise UserError("it has no evaluation yet")
     return Run(
         name=name,
         path=folder,
         config=config,
         meta=files.read_meta(),
-        evals=evals,
+        evals=_read_log(files.eval_csv),
         episodes=_read_log(files.eval_episodes_csv),
         training=_read_log(files.train_csv),
     )

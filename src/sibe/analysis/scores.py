@@ -1,4 +1,4 @@
-"""Scores at one env step: the evaluation that each run made there, per seed."""
+"""Scores at one env step: what each run's evaluations up to there gave, per seed."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ class Cell(NamedTuple):
         return mean_and_se(self.scores)[1]
 
 
-def score_at(run: Run, env_step: int) -> float | None:
-    """Return the mean return of the evaluation at ``env_step``; None if the run has none there.
+def score_at(run: Run, env_step: int, last: int = 1) -> float | None:
+    """Return the mean return of the ``last`` evaluations up to the one at ``env_step``.
+
+    None if the run has no evaluation there, or fewer than ``last`` up to there.
 
     An evaluation starts with the first agent step that reaches its env step, so it may be up to
     an action repeat late.
@@ -50,7 +52,9 @@ def score_at(run: Run, env_step: int) -> float | None:
     frames = run.evals["frame"]
     late = frames - env_step
     there = np.flatnonzero((late >= 0) & (late < run.config["env"]["action_repeat"]))
-    return float(run.evals["episode_reward"][there[0]]) if there.size else None
+    if not there.size or there[0] + 1 < last:
+        return None
+    return float(np.mean(run.evals["episode_reward"][there[0] + 1 - last : there[0] + 1]))
 
 
 def last_common_step(runs: Sequence[Run]) -> tuple[int, int]:
@@ -64,18 +68,18 @@ def last_common_step(runs: Sequence[Run]) -> tuple[int, int]:
     return int(steps[best]), counts[best]
 
 
-def cells_at(study: Study, env_step: int) -> list[Cell]:
-    """Return every variant, setting and task with at least one score at ``env_step``.
+def cells_at(study: Study, env_step: int, last: int = 1) -> list[Cell]:
+    """Return every variant, setting and task with at least one score (``score_at``).
 
     Raises:
-        UserError: if no run has an evaluation there.
+        UserError: if no run has one.
     """
     cells = []
     for background in study.backgrounds:
         for task in study.tasks(background):
             for variant in study.variants:
                 runs = study.select(variant, background, task)
-                scored = [(run, score_at(run, env_step)) for run in runs]
+                scored = [(run, score_at(run, env_step, last)) for run in runs]
                 known = [(run, score) for run, score in scored if score is not None]
                 if known:
                     there, scores = zip(*known, strict=True)
@@ -83,6 +87,10 @@ def cells_at(study: Study, env_step: int) -> list[Cell]:
     if not cells:
         steps = np.unique(np.concatenate([run.evals["frame"] for run in study.runs])).astype(int)
         near = steps[np.argmin(np.abs(steps - env_step))]
+        if any(score_at(run, env_step) is not None for run in study.runs):
+            raise UserError(
+                f"no run has {last} evaluations up to env step {env_step}: lower --last"
+            )
         raise UserError(
             f"no run was evaluated at env step {env_step}: the nearest --at is {near} "
             f"(evaluations go from {steps[0]} to {steps[-1]})"

@@ -70,6 +70,23 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+def difference_of_means(
+    x: ArrayLike, y: ArrayLike, rng: np.random.Generator, *, resamples: int = RESAMPLES
+) -> Estimate:
+    """Return mean(x) - mean(y) of two methods' [seeds] and its percentile bootstrap interval.
+
+    Both are resampled on their own: the same seed number starts two methods from different
+    weights, so there is nothing to pair.
+    """
+    a, b = (np.asarray(scores, dtype=np.float64) for scores in (x, y))
+    value = float(a.mean() - b.mean())
+    if min(a.size, b.size) < FEWEST:
+        return Estimate(value, np.nan, np.nan)
+    (xs,), (ys,) = _resampled([a], rng, resamples), _resampled([b], rng, resamples)
+    low, high = np.quantile(xs.mean(axis=1) - ys.mean(axis=1), _tails(0.95))
+    return Estimate(value, float(low), float(high))
+
+
 def interquartile_mean(scores: Sequence[ArrayLike]) -> float:
     """Return the mean of the middle half of all scores of all tasks [task][seeds], pooled."""
     pooled = np.concatenate([np.asarray(task, dtype=np.float64) for task in scores])

@@ -10,7 +10,7 @@ from typing import get_args
 
 from sibe.catalogue.registry import find_agent
 from sibe.config.schema import EnvConfig, Preset, RunConfig, ScheduleConfig
-from sibe.envs.tasks import SUITE_TASKS, check_background
+from sibe.envs.tasks import check_background, default_action_repeat
 from sibe.errors import UserError, nearest
 
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -28,6 +28,13 @@ SCHEDULES = {
 }
 
 
+def default_preset() -> str:
+    """Return paper where there is a GPU, else cpu."""
+    import torch
+
+    return "paper" if torch.cuda.is_available() else "cpu"
+
+
 def preset_config(
     preset: str,
     *,
@@ -35,17 +42,30 @@ def preset_config(
     method: str = "sibe",
     background: str = "clean",
 ) -> RunConfig:
-    """Return the config of a preset for a task, a method and what is behind the robot."""
+    """Return the config of a preset for a task, a method and what is behind the robot.
+
+    Args:
+        preset: "paper", "cpu" or "debug".
+        task: a DeepMind Control task or a Gymnasium id.
+        method: what is added to SAC, or a standalone agent.
+        background: "clean", "noise", "video" or "video_random".
+
+    Examples:
+        >>> config = sibe.preset_config("cpu", background="noise")
+        >>> result = sibe.train(config=config, sac={"batch": 32})
+    """
     if preset not in PRESETS:
         raise UserError(
             f"unknown preset {preset!r}{nearest(preset, PRESETS)} (there are {', '.join(PRESETS)})"
         )
-    spec = SUITE_TASKS.get(task)
-    repeat = spec.action_repeat if spec else 2
     config = RunConfig(
         method=method,
         preset=preset,  # type: ignore[arg-type]
-        env=EnvConfig(task=task, background=check_background(background), action_repeat=repeat),
+        env=EnvConfig(
+            task=task,
+            background=check_background(background),
+            action_repeat=default_action_repeat(task),
+        ),
         schedule=SCHEDULES[preset],
     )
     return find_agent(method).preset(config)

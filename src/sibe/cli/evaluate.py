@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from tyro.conf import Positional
 
-from sibe.config.values import Count, Natural, configuration
+from sibe.config.values import Bounds, Count, Natural, configuration
+
+VideoSize = Annotated[int, Bounds(16, 1080)]
 
 
 @configuration()
@@ -16,7 +19,7 @@ class Evaluate:
     """Evaluate a trained agent with its mean action."""
 
     run_: Positional[Path]
-    """A run directory or an export."""
+    """A run directory, an export or hf://user/name."""
     episodes: Count = 10
     """How many episodes."""
     seed: Natural = 0
@@ -28,7 +31,9 @@ class Evaluate:
     clips: str | None = None
     """Another clip bank."""
     video: Path | None = None
-    """Write the first episode to this mp4 file."""
+    """Write the first episode to this mp4 file, in real time."""
+    video_size: VideoSize | None = None
+    """Render the video at this size, in pixels (default: the frames that the policy sees)."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
     allow_import: bool = False
@@ -40,10 +45,19 @@ class Evaluate:
         from sibe.errors import UserError
         from sibe.logs.video import check_mp4, write_mp4
         from sibe.policy.load import load_policy
-        from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
+        from sibe.training.evaluation import (
+            MOST_ENVS,
+            Frame,
+            evaluate,
+            frame_rate,
+            make_eval_envs,
+            numbered_seeds,
+        )
 
         if self.video:
             check_mp4(self.video)
+        elif self.video_size is not None:
+            raise UserError("--video-size is the size of a video: name its file with --video")
         allowed = self.allow_import or self.task is not None  # then the run's own is not made
         policy = load_policy(self.run_, device=self.device, allow_import=allowed)
         trained = policy.config.env
@@ -53,7 +67,7 @@ class Evaluate:
             background=check_background(self.background or trained.background),
             clips=self.clips or trained.clips,
         )
-        envs = make_eval_envs(env, min(self.episodes, 10))
+        envs = make_eval_envs(env, min(self.episodes, MOST_ENVS))
         try:
             actions = envs[0].action_space.shape
             if actions != (policy.agent.action_dim,):
@@ -63,7 +77,15 @@ class Evaluate:
                 )
             frames: list[Frame] | None = [] if self.video else None
             seeds = numbered_seeds(self.seed, self.episodes)
-            results = evaluate(policy.agent.policy(), envs, seeds, record=frames)
+            results = evaluate(
+                policy.agent.policy(),
+                envs,
+                seeds,
+                record=frames,
+                video_size=self.video_size,
+                fixed_batch=True,
+            )
+            fps = frame_rate(envs[0])
         finally:
             for one in envs:
                 one.close()
@@ -75,6 +97,6 @@ class Evaluate:
             f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes"
         )
         if self.video and frames is not None:
-            write_mp4(self.video, frames, 25)
+            write_mp4(self.video, frames, fps)
             print(f"wrote {self.video}")
         return 0

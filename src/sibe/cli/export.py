@@ -23,6 +23,8 @@ class Export:
     """Which episodes; `sibe eval OUT` with the same numbers gives the same returns."""
     overwrite: bool = False
     """Replace an export that is already there."""
+    push: str | None = None
+    """Upload it as well: user/name on the Hugging Face Hub (pip install 'sibe[hub]')."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
     allow_import: bool = False
@@ -33,7 +35,10 @@ class Export:
         import numpy as np
 
         from sibe.policy.export import export
+        from sibe.policy.hub import check_push, push
 
+        if self.push is not None:
+            check_push(self.push)
         returns = export(
             self.run_,
             self.out,
@@ -42,8 +47,11 @@ class Export:
             overwrite=self.overwrite,
             device=self.device,
             allow_import=self.allow_import,
+            push_to=self.push,
         )
         score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
         print(f"wrote {self.out}: return {score} over {len(returns)} episodes")
+        if self.push is not None:
+            print(f"pushed to {push(self.out, self.push)}: sibe eval hf://{self.push}")
         print(f"next: sibe eval {self.out} --video out.mp4")
         return 0

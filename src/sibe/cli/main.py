@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from sibe.cli.bench import Benchmark
+from sibe.cli.demo import DemoCommand
 from sibe.cli.doctor import Doctor
 from sibe.cli.embed import Embed
 from sibe.cli.evaluate import Evaluate
@@ -24,6 +25,7 @@ from sibe.cli.report import Report
 from sibe.cli.suite import SUITE
 from sibe.cli.tasks import Tasks
 from sibe.cli.videos import VIDEOS
+from sibe.cli.watch import WatchCommand
 from sibe.errors import UserError
 
 
@@ -37,11 +39,13 @@ COMMANDS = Group(
     {
         "train": Train,
         "eval": Evaluate,
+        "watch": WatchCommand,
         "report": Report,
         "embed": Embed,
         "probe": Probe,
         "ladder": LadderCommand,
         "export": Export,
+        "demo": DemoCommand,
         "doctor": Doctor,
         "tasks": Tasks,
         "videos": VIDEOS,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from sibe.config.values import Count, configuration
 
-@dataclass(frozen=True)
+
+@configuration()
 class Report:
     """Compare runs: learning curves, the paper's table, aggregates, and a page to click through."""
 
@@ -19,6 +20,8 @@ class Report:
     """Folder for the report; an earlier report in it is replaced."""
     at: int | None = None
     """Env step of the tables (default: the last one that all runs were evaluated at)."""
+    last: Count = 1
+    """A score is the mean of this many evaluations up to there; single ones swing."""
 
     def run(self) -> int:
         """Write the report and say what is in it."""
@@ -27,11 +30,11 @@ class Report:
 
         if not self.runs:
             raise UserError("sibe report needs run directories: sibe report runs --out report")
-        results = write_report(self.runs, self.out, self.at)
+        results = write_report(self.runs, self.out, self.at, self.last)
         for name, reason in results.study.left_out:
             print(printable(f"left out {name}: {reason}"))
         for note in results.notes:
             print(printable(note))
-        print(f"{len(results.study.runs)} runs, tables at env step {results.env_step}")
+        print(f"{len(results.study.runs)} runs, scores {results.when}")
         print(f"open {self.out / PAGE}")
         return 0

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 from tyro.conf import arg
 
-from sibe.catalogue.presets import PRESETS, preset_config
+from sibe.catalogue.presets import PRESETS, default_preset, preset_config
 from sibe.catalogue.registry import find_agent, method_names
 from sibe.cli.parsing import parse
 from sibe.config.schema import RunConfig
@@ -33,13 +33,6 @@ def first_value(args: list[str], *flags: str) -> str | None:
         if name in flags:
             found = value or after
     return found
-
-
-def default_preset() -> str:
-    """Return paper where there is a GPU, else cpu."""
-    import torch
-
-    return "paper" if torch.cuda.is_available() else "cpu"
 
 
 def train_type(default: RunConfig) -> type[Any]:

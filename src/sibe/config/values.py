@@ -76,9 +76,22 @@ def configuration(flags: str = "") -> Callable[[type[Any]], type[Any]]:
                 own(self)
 
         cls.__post_init__ = __post_init__
-        return dataclass(frozen=True)(cls)
+        cls.__repr__ = _short_repr  # type: ignore[assignment]
+        return dataclass(frozen=True, repr=False)(cls)
 
     return decorate
+
+
+def _short_repr(config: Any) -> str:
+    """Return the expression that builds an equal config, without what has its default value."""
+    given = []
+    for field in dataclasses.fields(config):
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
+        value = getattr(config, field.name)
+        if default is dataclasses.MISSING or value != default:
+            given.append(f"{field.name}={value!r}")
+    return f"{type(config).__name__}({', '.join(given)})"
 
 
 def check_values(config: Any, flags: str = "") -> None:

@@ -35,8 +35,6 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         split: "train" or "eval": the two are seeded differently.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
-
     def __init__(
         self,
         task: str,
@@ -51,7 +49,11 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.dm_env = suite.load(spec.domain, spec.task, task_kwargs={"random": 0})
         self.render_mode = "rgb_array"
         self.action_repeat = spec.action_repeat if action_repeat is None else action_repeat
+        self.max_episode_steps = -(-TIME_LIMIT // self.action_repeat)
+        seconds = self.dm_env.control_timestep() * self.action_repeat
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 1 / seconds}
         self.background = view.background
+        self._has_goal = spec.has_goal
         self._split, self._view_config = split, view
         self.camera = spec.camera if camera is None else camera
         cameras = self.physics.model.ncam
@@ -95,7 +97,7 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.dm_env.reset()
         self._control_steps = 0
         if self.view is not None:
-            self.view.renderer.refresh()
+            self.view.refresh()
         if self.background is not None:
             self.background.reset(self.np_random, Start.of(seed, options))
         return self._observe(), {"env_steps": 0}
@@ -103,12 +105,18 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     def step(
         self, action: npt.NDArray[np.float32]
     ) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
-        """Repeat the action, sum the rewards, render once; ``info["env_steps"]`` counts repeats."""
+        """Repeat the action, sum the rewards, render once; ``info["env_steps"]`` counts repeats.
+
+        In a task with a goal, ``info["is_success"]`` tells whether it is met after the last repeat.
+        """
+        if self._frame is None:
+            raise gym.error.ResetNeeded("cannot call env.step() before calling env.reset()")
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         control = self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
-        reward, env_steps, discount = 0.0, 0, None
+        reward, newest, env_steps, discount = 0.0, 0.0, 0, None
         while env_steps < self.action_repeat and discount is None:
-            reward += self._control_step(control)
+            newest = self._control_step(control)
+            reward += newest
             env_steps += 1
             if self._control_steps + env_steps >= TIME_LIMIT:
                 discount = 1.0
@@ -117,7 +125,10 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self._control_steps += env_steps
         terminated = discount == 0.0
         truncated = discount is not None and not terminated
-        return self._observe(), reward, terminated, truncated, {"env_steps": env_steps}
+        info: dict[str, Any] = {"env_steps": env_steps}
+        if self._has_goal:
+            info["is_success"] = newest == 1.0
+        return self._observe(), reward, terminated, truncated, info
 
     def _control_step(self, control: npt.NDArray[np.float64]) -> float:
         """Do what ``dm_env.step`` does but for the observation, which is not used."""
@@ -131,10 +142,15 @@ class DMCPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         """Return the newest frame."""
         return self._frame
 
+    def enlarged(self, height: int, width: int) -> Frame:
+        """Return the scene of the newest frame, rendered at another size; the env goes on as is."""
+        assert self.view is not None, "reset first"
+        return self.view.enlarged(height, width)
+
     def close(self) -> None:
         """Free the renderer and dm_control's own context."""
         if self.view is not None:
-            self.view.renderer.close()
+            self.view.close()
             self.view = None
         self.dm_env.close()
 

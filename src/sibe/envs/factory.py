@@ -8,12 +8,15 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 
 from sibe.envs.backgrounds.background import make_background
 from sibe.envs.backgrounds.clips import SPLITS
 from sibe.envs.dmc import DMCPixels
 from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
+from sibe.envs.own_env import AnyEnv, refuse_own_name
+from sibe.envs.registration import env_id
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import ViewConfig
 from sibe.envs.tasks import LOOP_FRAMES, MAX_SIZE, check_background, is_gym_id, task_spec
@@ -21,7 +24,7 @@ from sibe.errors import UserError
 
 
 def make_env(
-    task: str,
+    task: str | AnyEnv,
     background: str = "clean",
     *,
     size: int | tuple[int, int] = 84,
@@ -39,14 +42,17 @@ def make_env(
     """Make an environment of stacked uint8 frames [H, W, 3·stack] and actions in [-1, 1].
 
     Args:
-        task: a DeepMind Control task ("walker_walk") or a Gymnasium id ("Pendulum-v1").
+        task: a DeepMind Control task ("walker_walk"), a Gymnasium id ("Pendulum-v1"), or an
+            environment of your own with a bounded Box action space, which is seen through its
+            image observations, MuJoCo's camera or ``render()``.
         background: "clean", "noise", "video" (a loop that plays on across episodes) or
             "video_random" (a random clip and start for each episode).
         size: of the frames: one number, or (height, width).
         stack: how many frames make a state.
         supersample: draw a MuJoCo scene and its background this many times as large each way, then
             average the blocks: an image of 42 with 2 is one of 84 seen through a coarser sensor.
-        action_repeat: simulator steps per agent step; None for the task's default.
+        action_repeat: simulator steps per agent step; None for the task's default, which is 1 for
+            a Gymnasium env.
         camera: index of the camera; None for the task's default.
         split: "train" or "eval": different seeds and, with video, different clips.
         clips: a bank made by ``sibe videos prepare``; None for generated clips.
@@ -54,7 +60,13 @@ def make_env(
         keep_floor: with a background, leave the floor as it is.
         noise_wrap: noise that wraps around the byte range, as in an older code family.
         render_mode: "rgb_array", which is all there is.
+
+    ``spec.max_episode_steps`` counts agent steps. ``info["env_steps"]`` counts simulator steps;
+    ``info["is_success"]`` tells whether the goal is met, in the ten suite tasks whose reward is 1
+    while it is and 0 otherwise (ball_in_cup_catch, reacher, finger, pendulum and the sparse ones),
+    and in a Gymnasium env that says so itself.
     """
+    arguments = dict(locals())  # before there are other names
     sides = size if isinstance(size, tuple) else (size, size)
     if len(sides) != 2:
         raise UserError(f"size must be one number or (height, width), not {size!r}")
@@ -80,12 +92,10 @@ def make_env(
         raise UserError(f"split must be train or eval, not {split!r}")
     if render_mode != "rgb_array":
         raise UserError(f"render_mode must be 'rgb_array', not {render_mode!r}")
-    if not isinstance(task, str):
-        raise UserError(f"the task must be a name, not {task!r}")
-    if task.startswith("sibe/"):
-        raise UserError(f"{task} is for gym.make; here, name the task and the background apart")
-    if not is_gym_id(task):
-        task_spec(task)  # a wrong name is told before a clip bank is opened or made
+    if isinstance(task, str):
+        _check_name(task)
+    elif not isinstance(task, gym.Env):
+        raise UserError(f"the task must be a name or a gymnasium.Env, not {task!r}")
     painted = make_background(
         background,
         height * supersample,
@@ -95,15 +105,31 @@ def make_env(
         loop_frames=loop_frames,
         noise_wrap=noise_wrap,
     )
-    source = GymPixels if is_gym_id(task) else DMCPixels
+    view = ViewConfig(painted, height, width, supersample, keep_floor)
+    source: type[DMCPixels] | type[GymPixels] = GymPixels
+    if isinstance(task, str) and not is_gym_id(task):
+        source = DMCPixels
     env = source(
-        task,
-        ViewConfig(painted, height, width, supersample, keep_floor),
+        task,  # type: ignore[arg-type]  # DMCPixels takes names only, and gets one
+        view,
         camera=camera,
         action_repeat=action_repeat,
         split=split,
     )
+    if isinstance(task, str):
+        # So that gym.make(env.spec) makes it again; Gymnasium ids have a slash of their own.
+        name = env_id(task.replace("/", "."), background)
+        env.spec = EnvSpec(name, entry_point=f"{__name__}:make_env", kwargs=arguments)
     return StackFrames(env, stack)
+
+
+def _check_name(task: str) -> None:
+    """Refuse a wrong name before a clip bank is opened or made."""
+    refuse_own_name(task)
+    if task.startswith("sibe/"):
+        raise UserError(f"{task} is for gym.make; here, name the task and the background apart")
+    if not is_gym_id(task):
+        task_spec(task)
 
 
 def _whole(name: str, *values: object) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 
 from sibe.envs.rendering.renderer import Frame
 
@@ -54,6 +55,15 @@ class StackFrames(
         assert isinstance(box, gym.spaces.Box)
         height, width, channels = box.shape
         self.observation_space = gym.spaces.Box(0, 255, (height, width, channels * stack), np.uint8)
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """As Gymnasium has it, with the time limit in agent steps."""
+        spec = super().spec
+        if spec is not None and spec.max_episode_steps is None:
+            # Not given to gym.register: its limit would not follow the action repeat.
+            spec.max_episode_steps = getattr(self.env, "max_episode_steps", None)
+        return spec
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -15,36 +15,44 @@ import numpy.typing as npt
 from PIL import Image
 
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME, Start
+from sibe.envs.own_env import AnyEnv, own_name
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import View, ViewConfig
 from sibe.envs.seeding import stream_seed
+from sibe.envs.tasks import default_action_repeat
 from sibe.errors import UserError
+
+_FPS = 25.0  # of an env that says nothing about time
 
 
 class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
     """A Gymnasium environment as a source of single uint8 frames.
 
     Args:
-        name: Gymnasium id; "module:Name-v0" imports the module first.
+        source: Gymnasium id; "module:Name-v0" imports the module first. Or an environment.
         view, camera, action_repeat, split: as for ``DMCPixels``; a background needs a MuJoCo env,
             because the mask is its geometry.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
-
     def __init__(
         self,
-        name: str,
+        source: str | AnyEnv,
         view: ViewConfig,
         *,
         camera: int | None = None,
         action_repeat: int | None = None,
         split: str = "train",
     ) -> None:
-        self.gym_env = _make(name)
+        self.gym_env = _make(source) if isinstance(source, str) else source
+        name = source if isinstance(source, str) else own_name(source)
         self.render_mode = "rgb_array"
-        self.action_repeat = 1 if action_repeat is None else action_repeat
+        repeat = default_action_repeat(name) if action_repeat is None else action_repeat
+        self.action_repeat = repeat
+        limit = self.gym_env.spec.max_episode_steps if self.gym_env.spec else None
+        self.max_episode_steps = None if limit is None else -(-limit // repeat)
+        fps = _steps_per_second(self.gym_env) / repeat
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
         self.background = view.background
         self._split, self._view_config = split, view
         self.camera = self._choose_camera(name, camera)
@@ -56,6 +64,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.observation_space = gym.spaces.Box(0, 255, (view.height, view.width, 3), np.uint8)
         self.view: View | None = None
         self._observation: Any = None
+        self._seen: Frame | None = None  # before it is resized
         self._frame: Frame | None = None
         self._look = self._choose_view(name)
 
@@ -87,6 +96,8 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self, action: npt.NDArray[np.float32]
     ) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum the rewards, look once."""
+        if self._frame is None:
+            raise gym.error.ResetNeeded("cannot call env.step() before calling env.reset()")
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0).reshape(self._low.shape)
         control = (self._low + (unit + 1.0) / 2.0 * (self._high - self._low)).astype(
             self.gym_env.action_space.dtype
@@ -95,7 +106,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         for _ in range(self.action_repeat):
             observation, gain, terminated, truncated, info = self.gym_env.step(control)
             reward += float(gain)
-            env_steps += 1
+            env_steps += info.get("env_steps", 1)  # it may repeat actions itself
             if terminated or truncated:
                 break
         frame = self._observe(observation)
@@ -105,10 +116,21 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         """Return the newest frame."""
         return self._frame
 
+    def enlarged(self, height: int, width: int) -> Frame:
+        """Return the scene of the newest frame at another size; the env goes on as it is.
+
+        A MuJoCo env is rendered at that size; of others, what they show is resized.
+        """
+        if self.view is not None:
+            return self.view.enlarged(height, width)
+        assert self._seen is not None, "reset first"
+        image = Image.fromarray(self._seen)
+        return np.array(image.resize((width, height), Image.Resampling.BICUBIC))
+
     def close(self) -> None:
         """Close the env and the renderer."""
         if self.view is not None:
-            self.view.renderer.close()
+            self.view.close()
             self.view = None
         self.gym_env.close()
 
@@ -129,11 +151,19 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             raise UserError(
                 f"{name} can only be seen clean: backgrounds need the geometry of a MuJoCo env"
             )
-        is_image = isinstance(space, gym.spaces.Box) and len(space.shape) == 3
-        if is_image and space.dtype == np.uint8 and self.background is None:
+        pixels = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+        shape = space.shape or () if pixels else ()
+        if len(shape) == 3 and self.background is None:
+            if shape[-1] not in (1, 3, 4) and shape[0] not in (1, 3):
+                raise UserError(
+                    f"{name} observes {shape[-1]} channels: single frames, gray, RGB or RGBA, are "
+                    "needed, and stacked here (make it with stack=1)"
+                )
             return _as_rgb
         if mujoco_env:
             return lambda _: self._mujoco_frame(inner)
+        if self.gym_env.render_mode != "rgb_array":
+            raise UserError(f"{name} is seen by render(): make it with render_mode='rgb_array'")
         return lambda _: _as_rgb(self._rendered(name))
 
     def _rendered(self, name: str) -> Any:
@@ -149,7 +179,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def _observe(self, observation: Any) -> Frame:
         self._observation = observation
-        frame = self._look(observation)
+        self._seen = frame = self._look(observation)
         height, width = self._view_config.height, self._view_config.width
         if frame.shape[:2] != (height, width):
             image = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
@@ -160,6 +190,14 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
 def _is_mujoco(inner: Any) -> bool:
     return hasattr(inner, "model") and hasattr(inner.model, "geom_bodyid")
+
+
+def _steps_per_second(env: gym.Env[Any, Any]) -> float:
+    """Return the pace of real time: by the simulator's step, else as fast as the env is to play."""
+    step = getattr(env.unwrapped, "dt", None)
+    if isinstance(step, float) and step > 0:
+        return 1 / step
+    return float(env.metadata.get("render_fps") or _FPS)
 
 
 def _make(name: str) -> gym.Env[Any, Any]:

@@ -108,6 +108,31 @@ def visible_positions(env: Any) -> set[str]:
     return visible
 
 
+class RobotShare:
+    """Measures how much of the picture is covered by what can move: is the robot in view?
+
+    Fixed parts, such as the rail of a cart-pole, are not counted: they are always there.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._renderer: Renderer | None = None
+        if env.simulator is not None:
+            model, data = env.simulator
+            static = np.flatnonzero(model.body_weldid[model.geom_bodyid] == 0)
+            self._renderer = Renderer(model, data, _SIZE, _SIZE, env.camera, static.tolist())
+
+    def __call__(self) -> float:
+        """Return the share of the present picture, 0 to 1; NaN without MuJoCo."""
+        if self._renderer is None:
+            return float("nan")
+        return float(self._renderer.rgba()[..., 3].mean() / 255)
+
+    def close(self) -> None:
+        """Free the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+
+
 def _name(model: Any, joint: int) -> str:
     return model.joint(joint).name or f"joint {joint}"
 

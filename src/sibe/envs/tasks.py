@@ -35,6 +35,19 @@ _SUITE = {
     "walker": "stand walk run",
 }
 _REPEATS = {"cartpole": 8, "walker": 2, "finger": 2}
+# The reward of a control step is 1 while the goal is met, else 0: the task itself defines success.
+_GOALS = (
+    "acrobot_swingup_sparse",
+    "ball_in_cup_catch",
+    "cartpole_balance_sparse",
+    "cartpole_swingup_sparse",
+    "finger_spin",
+    "finger_turn_easy",
+    "finger_turn_hard",
+    "pendulum_swingup",
+    "reacher_easy",
+    "reacher_hard",
+)
 # Camera 0 is fixed to the arena, or to the ball, and does not follow the robot.
 _CAMERAS = {"quadruped": 2, "dog_fetch": 2}
 
@@ -63,12 +76,14 @@ class TaskSpec(NamedTuple):
     task: str
     camera: int
     action_repeat: int
+    has_goal: bool
+    """its reward is 1 while a goal is met, else 0"""
 
 
 def _spec(domain: str, task: str) -> TaskSpec:
     name = f"{domain}_{task}"
     camera = _CAMERAS.get(name, _CAMERAS.get(domain, 0))
-    return TaskSpec(name, domain, task, camera, _REPEATS.get(domain, 4))
+    return TaskSpec(name, domain, task, camera, _REPEATS.get(domain, 4), name in _GOALS)
 
 
 SUITE_TASKS: dict[str, TaskSpec] = {
@@ -106,6 +121,11 @@ def task_spec(name: str) -> TaskSpec:
     return SUITE_TASKS[name]
 
 
+def default_action_repeat(name: str) -> int:
+    """Return the action repeat of a suite task; a Gymnasium env is stepped as it is."""
+    return SUITE_TASKS[name].action_repeat if name in SUITE_TASKS else 1
+
+
 def check_background(name: str) -> BackgroundName:
     """Return ``name`` if it is a background."""
     if name not in BACKGROUNDS:
@@ -130,5 +150,7 @@ def describe_tasks() -> str:
         star = "*" if spec.name in PAPER_TASKS else " "
         lines.append(f"{star} {spec.name:30s} {spec.action_repeat:10d} {spec.camera:8d}")
     lines.append(f"backgrounds: {', '.join(BACKGROUNDS)}")
-    lines.append("Gymnasium envs with bounded Box actions work by their id, e.g. Pendulum-v1")
+    lines.append(
+        "Gymnasium envs with bounded Box actions work by their id, e.g. Pendulum-v1 (repeat 1)"
+    )
     return "\n".join(lines)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sibe.errors import UserError
 from sibe.experiments.job import Job, last_line
@@ -102,8 +103,13 @@ def _progress(path: Path) -> tuple[int, float]:
     if not _has_rows(path):
         return 0, math.nan
     table = read_csv(path)
-    lengths, fps = table["episode_length"][-_RECENT:], table["fps"][-_RECENT:]
-    return int(table["frame"][-1]), float(lengths.sum() / (lengths / fps).sum())
+    return int(table["frame"][-1]), recent_speed(table)
+
+
+def recent_speed(training: Mapping[str, NDArray[np.float64]]) -> float:
+    """Return env steps per second in the last episodes of a train.csv that has some."""
+    lengths, fps = training["episode_length"][-_RECENT:], training["fps"][-_RECENT:]
+    return float(lengths.sum() / (lengths / fps).sum())
 
 
 def _last_return(path: Path) -> float:

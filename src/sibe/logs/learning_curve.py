@@ -2,7 +2,8 @@
 
 Left: the mean return of each evaluation with its standard deviation over episodes, the training
 episodes faint behind it. Right, if train.csv has them: the two terms of the bottleneck's loss,
-each on a scale of its own. Colors are those of Okabe and Ito, told apart by (nearly) everyone.
+each on a scale of its own, logarithmic where it spans decades. Colors are those of Okabe and Ito,
+told apart by (nearly) everyone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from sibe.storage.run_files import RunFiles
 
 _BLUE = "#0072B2"
 _METRICS = {"kl": ("KL (nats)", "#D55E00"), "infonce": ("InfoNCE (nats)", "#009E73")}
+
+_DECADES = 100  # highest over lowest value, above which an axis is logarithmic
 
 Table = dict[str, NDArray[np.float64]]
 
@@ -96,6 +99,9 @@ def _draw_return(axis: Any, evals: Table, training: Table) -> None:
 def _draw_metric(axis: Any, name: str, training: Table) -> None:
     label, color = _METRICS[name]
     known = np.isfinite(training[name])
-    axis.plot(training["frame"][known], training[name][known], lw=1.2, color=color)
+    values = training[name][known]
+    axis.plot(training["frame"][known], values, lw=1.2, color=color)
     style_axis(axis, label)
+    if values.min() > 0 and (name == "kl" or values.max() > _DECADES * values.min()):
+        axis.set_yscale("log")
     axis.yaxis.label.set_color(color)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import math
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 from sibe.errors import UserError
 from sibe.logs.plot_style import picture
 from sibe.storage.atomic import write_atomic
+
+_EXACT = 8
 
 
 def check_png(out: Path) -> None:
@@ -22,9 +28,31 @@ def check_png(out: Path) -> None:
             return
 
 
-def write_png(figure: Figure, out: Path) -> None:
-    """Write the figure; its folder is made, an earlier file is replaced."""
-    write_file(out, picture(figure, "png"))
+def write_png(figure: Figure, out: Path, *, most_bytes: float = math.inf) -> None:
+    """Write the figure; its folder is made, an earlier file is replaced.
+
+    One of more than ``most_bytes`` is given a palette of 256 colors, which is a third as large.
+    """
+    data = picture(figure, "png")
+    write_file(out, data if len(data) <= most_bytes else _with_palette(data))
+
+
+def _with_palette(png: bytes) -> bytes:
+    small = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as opened:
+        image = opened.convert("RGB")
+    mixed = image.quantize(256 - _EXACT)
+    places, pixels = np.array(mixed), np.asarray(image)
+    palette = (mixed.getpalette() or [])[: 3 * (256 - _EXACT)]
+    # The most frequent colors, which are those of paper and lines, stay as they are.
+    colors, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
+    for color in colors[np.argsort(-counts, kind="stable")[:_EXACT]]:
+        places[(pixels == color).all(axis=-1)] = len(palette) // 3
+        palette += color.tolist()
+    result = Image.fromarray(places, "P")
+    result.putpalette(palette)
+    result.save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def write_file(out: Path, data: bytes) -> None:

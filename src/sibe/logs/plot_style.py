@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
@@ -26,9 +28,32 @@ def style_axis(axis: Any, label: str) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(5))
 
 
-def shortened(label: str, most: int = 48) -> str:
-    """Return the label of an arm as a figure has room for; the page has all of it."""
-    return label if len(label) <= most else label[: most - 1] + "…"
+def wrapped(label: str, width: int = 48) -> str:
+    """Return the label in lines that a figure has room for; what tells two apart may come last."""
+    whole = label.replace(" = ", "\u00a0=\u00a0")  # a name and its value stay together
+    return "\n".join(textwrap.wrap(whole, width)) or label
+
+
+def longest_line(labels: Iterable[str]) -> int:
+    """Return the number of characters in the longest line of the labels."""
+    return max(len(line) for label in labels for line in label.split("\n"))
+
+
+def add_legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """Put a legend below the axes, as wide as the figure allows, and make room for it."""
+    labels = [str(handle.get_label()) for handle in handles]
+    fitting = max(1, int(figure.get_figwidth() // (1.0 + 0.07 * longest_line(labels))))
+    lines = max(label.count("\n") + 1 for label in labels) * -(-len(labels) // fitting)
+    figure.set_figheight(figure.get_figheight() + 0.2 * (lines - 1))
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=min(fitting, len(labels)),
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        handlelength=3.2,
+    )
 
 
 def line_style(dash: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ from sibe.storage.atomic import write_atomic
 _VISIBLE = 240  # pixels of the longer side, below which a picture is too small to watch
 
 
-def write_mp4(path: Path, frames: Iterable[NDArray[np.uint8]], fps: int) -> None:
+def write_mp4(path: Path, frames: Iterable[NDArray[np.uint8]], fps: float) -> None:
     """Write a video: whole, or not at all.
 
     Args:
         path: an .mp4 file; its folder is made, an earlier file is replaced.
         frames: uint8 [H, W, 3], all of one size; read once, in order. Small ones are enlarged by a
             whole factor, odd sizes are padded to even ones, which yuv420p needs.
-        fps: frames per second.
+        fps: frames per second; an env's own, ``metadata["render_fps"]``, plays in real time.
     """
     video = _encode(check_mp4(path), frames, fps)
     try:
@@ -54,7 +55,7 @@ def enlarge(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.pad(blocks, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
-def _encode(av: Any, frames: Iterable[NDArray[np.uint8]], fps: int) -> bytes:
+def _encode(av: Any, frames: Iterable[NDArray[np.uint8]], fps: float) -> bytes:
     iterator = iter(frames)
     first = next(iterator, None)
     if first is None:
@@ -72,11 +73,12 @@ def _encode(av: Any, frames: Iterable[NDArray[np.uint8]], fps: int) -> bytes:
     return video.getvalue()
 
 
-def _add_stream(av: Any, container: Any, fps: int) -> Any:
+def _add_stream(av: Any, container: Any, fps: float) -> Any:
+    rate = Fraction(fps).limit_denominator(1000)  # 12.5 is 25/2
     try:
-        stream = container.add_stream("libx264", rate=fps)
+        stream = container.add_stream("libx264", rate=rate)
     except av.codec.codec.UnknownCodecError:
-        stream = container.add_stream("mpeg4", rate=fps)
+        stream = container.add_stream("mpeg4", rate=rate)
         stream.bit_rate = 4_000_000
     stream.pix_fmt = "yuv420p"
     # One thread writes the same bytes on every machine.

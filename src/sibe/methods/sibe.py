@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -53,7 +54,10 @@ class SIBEConfig:
 
 
 class BottleneckOutput(NamedTuple):
-    """The terms of the loss, per transition, and the sampled bottleneck variables."""
+    """The terms of the loss, per transition, and the sampled bottleneck variables.
+
+    Without the leading L if the encodings had none.
+    """
 
     loss: Tensor
     """scalar: mean over all L·B transitions of α·KL + InfoNCE"""
@@ -75,6 +79,14 @@ class SequentialBottleneck(nn.Module):
     Give it c_t = φ_o(s_t) with gradient and c_{t+1} = φ_m(s_{t+1}) from a slowly moving copy,
     add ``loss`` to your own, and call ``update_targets`` after each optimizer step.
 
+    Args:
+        features: D, the size of c.
+        action_dim: A.
+        config: everything else, with defaults.
+        latent: dimension of z, instead of the config's.
+        hidden: width of the hidden layers, instead of the config's.
+        generator: draws the initial weights; None for torch's global one.
+
     Metrics: ``kl`` and ``infonce`` (means), ``infonce_accuracy`` (how often the own successor
     scores highest), ``mutual_information_bound`` (log N - InfoNCE, N candidates, in nats),
     ``std_g`` and ``std_q`` (mean standard deviation of g_o and of q_ψ).
@@ -86,10 +98,14 @@ class SequentialBottleneck(nn.Module):
         action_dim: int,
         config: SIBEConfig | None = None,
         *,
+        latent: int | None = None,
+        hidden: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.config = config = config or SIBEConfig()
+        config = config or SIBEConfig()
+        config = config if latent is None else replace(config, latent=latent)
+        self.config = config = config if hidden is None else replace(config, hidden=hidden)
         latent, hidden, normalize = config.latent, config.hidden, config.head_layer_norm
         joint = latent + action_dim  # m(z_t, a_t), the concatenation
         first_std = config.first_std
@@ -136,7 +152,18 @@ class SequentialBottleneck(nn.Module):
         c_next: Tensor,
         generator: torch.Generator | None = None,
     ) -> BottleneckOutput:
-        """Take c ``[L, B, D]``, action ``[L, B, A]``, c_next ``[L, B, D]``; L and B from 1."""
+        """Return the loss of transitions and its terms.
+
+        Args:
+            c: ``[L, B, D]``, or ``[B, D]`` for single transitions; L and B from 1.
+            action: ``[L, B, A]`` or ``[B, A]``.
+            c_next: as c.
+            generator: draws z; None for torch's global one.
+        """
+        if c.dim() == 2:
+            out = self.forward(c[None], action[None], c_next[None], generator)
+            parts = {name: getattr(out, name)[0] for name in ("infonce", "kl", "z", "z_next")}
+            return out._replace(**parts)
         online: Gaussian = self.stochastic_encoder(c)
         z = online.sample(generator)
         with torch.no_grad():
@@ -155,6 +182,11 @@ class SequentialBottleneck(nn.Module):
         metrics = _metrics(scores.detach(), divergence.detach(), surprise.detach())
         metrics |= {"std_g": online.std.detach().mean(), "std_q": predicted.std.detach().mean()}
         return BottleneckOutput(loss, surprise, divergence, z, z_next, metrics)
+
+    def encode(self, c: Tensor) -> Tensor:
+        """Return z ``[..., latent]``, the mean of g_o(z|c), of c ``[..., D]``; carries gradient."""
+        z: Gaussian = self.stochastic_encoder(c)
+        return z.mean
 
     def _divergence(self, target: Gaussian, joint: Tensor) -> tuple[Tensor, Gaussian]:
         """KL(g_m(z_{t+1}|c_{t+1}) ‖ q_ψ(z_{t+1}|z_t, a_t)) ``[L, B]``, and q_ψ (Eq. kl)."""
@@ -215,8 +247,7 @@ class SIBE(Method):
     @torch.no_grad()
     def embed(self, c: Tensor) -> dict[str, Tensor]:
         """Return z: the mean of g_o(z|c) ``[..., latent]``."""
-        z: Gaussian = self.bottleneck.stochastic_encoder(c)
-        return {"z": z.mean}
+        return {"z": self.bottleneck.encode(c)}
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return g_o, q_ψ, d_υ, f_o and ω at the learning rate of the heads."""

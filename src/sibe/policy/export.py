@@ -13,16 +13,23 @@ from pathlib import Path
 from sibe.catalogue.run_config import to_json
 from sibe.errors import UserError
 from sibe.logs.video import write_mp4
-from sibe.policy.load import TrainedPolicy, load_policy
+from sibe.policy.load import load_policy
 from sibe.policy.model_card import model_card
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import write_atomic
 from sibe.storage.run_files import CONFIG_JSON, RunFiles
 from sibe.storage.temporary_folder import publish_folder, replacing_folder
-from sibe.training.evaluation import Frame, evaluate, make_eval_envs, numbered_seeds
+from sibe.training.evaluation import (
+    MOST_ENVS,
+    Frame,
+    evaluate,
+    frame_rate,
+    make_eval_envs,
+    numbered_seeds,
+)
 
 CARD, VIDEO = "README.md", "replay.mp4"
-_FPS = 25
 
 
 def check_out(out: Path, overwrite: bool) -> None:
@@ -50,6 +57,7 @@ def export(
     overwrite: bool,
     device: str,
     allow_import: bool = False,
+    push_to: str | None = None,
 ) -> list[float]:
     """Export the newest checkpoint of ``run`` to the folder ``out``, whole or not at all.
 
@@ -61,6 +69,8 @@ def export(
         overwrite: replace an earlier export, which stays in place until the new one is whole.
         device: where to play.
         allow_import: as for ``load_policy``.
+        push_to: "user/name" of the repository on the Hugging Face Hub that it will be pushed to,
+            for the card to name.
 
     Returns:
         The returns of the episodes.
@@ -79,7 +89,10 @@ def export(
             # Played by what is given away, not by what it was made of.
             given_away = load_policy(temporary, device=device, allow_import=allow_import)
             returns, video = _play(given_away, episodes, seed, temporary)
-            card = model_card(policy.config, policy.env_step, returns, seed, meta, video=video)
+            source = "path/to/this/folder" if push_to is None else f"hf://{push_to}"
+            card = model_card(
+                policy.config, policy.env_step, returns, seed, meta, video=video, source=source
+            )
             write_atomic(temporary / CARD, card.encode())
             publish_folder(temporary, out, replace=overwrite)
     except OSError as error:
@@ -92,18 +105,17 @@ def _play(
     policy: TrainedPolicy, episodes: int, seed: int, folder: Path
 ) -> tuple[list[float], bool]:
     """Return the returns of ``episodes``, and whether the first could be filmed into ``folder``."""
-    envs = make_eval_envs(policy.config.env, min(episodes, 10))
+    envs = make_eval_envs(policy.config.env, min(episodes, MOST_ENVS))
     frames: list[Frame] = []
     try:
-        played = evaluate(
-            policy.agent.policy(), envs, numbered_seeds(seed, episodes), record=frames
-        )
+        seeds, fps = numbered_seeds(seed, episodes), frame_rate(envs[0])
+        played = evaluate(policy.agent.policy(), envs, seeds, record=frames, fixed_batch=True)
     finally:
         for env in envs:
             env.close()
     returns = [episode.episode_return for episode in played]
     try:
-        write_mp4(folder / VIDEO, frames, _FPS)
+        write_mp4(folder / VIDEO, frames, fps)
     except UserError as error:
         print(f"no video: {error}")
         return returns, False

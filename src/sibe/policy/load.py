@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from sibe.agents.modules import broken_network
@@ -17,6 +15,8 @@ from sibe.config.schema import RunConfig
 from sibe.envs.tasks import refuse_import
 from sibe.errors import UserError
 from sibe.policy.allocation_limit import AllocationLimit
+from sibe.policy.hub import download, hub_name
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
 from sibe.storage import checkpoint
 from sibe.storage.run_files import RunFiles
@@ -27,55 +27,25 @@ _ROOM, _TIMES = 1 << 24, 16
 """An agent takes at most so many bytes, and so many times the bytes of what it is loaded from."""
 
 
-class TrainedPolicy:
-    """A trained policy; takes one state or a batch of them, each of an episode of its own.
-
-    Call ``reset`` when episodes begin: an agent with a recurrent model remembers them.
-
-    Attributes:
-        config: the run it came from.
-        agent: the whole agent, for those who want more than actions.
-        env_step: how long it was trained.
-    """
-
-    def __init__(self, config: RunConfig, agent: Agent, env_step: int) -> None:
-        self.config, self.agent, self.env_step = config, agent, env_step
-        self._policy = agent.policy()
-        self._generator = torch_stream(config.seed, "policy")
-
-    def reset(self) -> None:
-        """Begin new episodes: an agent with a memory forgets the last ones."""
-        self._policy.reset()
-
-    def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
-        """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
-
-        The mean action, or with ``explore`` what the agent would do while it collects.
-        """
-        single = obs.ndim == 3
-        actions = self._policy.act(
-            np.ascontiguousarray(obs[None] if single else obs),
-            self._generator if explore else None,
-        )
-        return actions[0] if single else actions
-
-
 def load_policy(
     run: str | Path, *, device: str = "auto", allow_import: bool = False
 ) -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
+
+    "hf://user/name", or "hf://user/name@revision", is an export on the Hugging Face Hub.
 
     Args:
         run: the folder.
         device: where its networks go.
         allow_import: whether its task may name a module to import ("module:Name-v0").
 
-    Example:
+    Examples:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
         >>> policy.reset()
         >>> action = policy.act(obs)
     """
-    path = Path(run)
+    name = hub_name(run)
+    path = Path(run) if name is None else download(name)
     config = from_json(RunFiles(path).read_config())
     check(config)
     refuse_import(config.env.task, allowed=allow_import)

@@ -22,6 +22,7 @@ pipeline_tag: reinforcement-learning
 tags:
 - reinforcement-learning
 - deep-reinforcement-learning
+- sibe
 - {task}
 - {method}
 model-index:
@@ -32,7 +33,7 @@ model-index:
       name: reinforcement-learning
     dataset:
       name: {place}
-      type: {place}
+      type: {setting}
     metrics:
     - type: mean_reward
       name: mean return
@@ -50,6 +51,7 @@ def model_card(
     meta: dict[str, Any],
     *,
     video: bool,
+    source: str = "path/to/this/folder",
 ) -> str:
     """Return the card as Markdown.
 
@@ -60,6 +62,7 @@ def model_card(
         seed: that of ``sibe eval`` which gives these episodes.
         meta: the run's meta.json, or {}.
         video: whether replay.mp4 is there.
+        source: what to give ``sibe.load_policy``.
     """
     task, background = config.env.task, config.env.background
     spread = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
@@ -67,13 +70,14 @@ def model_card(
         task=json.dumps(task),
         method=json.dumps(config.method),
         place=json.dumps(f"{task} ({background})"),
+        setting=json.dumps(f"{task}-{background}"),
         score=json.dumps(spread.replace("±", "+/-")),
     )
     title = markdown(f"# {config.method} on {task} ({background})") + "\n"
     sections = (
         title,
         _score(spread, returns, seed, video),
-        _use(),
+        _use(source),
         _training(config, env_step, meta),
     )
     return head + "\n" + "\n".join(sections)
@@ -89,19 +93,19 @@ def _score(spread: str, returns: Sequence[float], seed: int, video: bool) -> str
     )
 
 
-def _use() -> str:
-    return """\
+def _use(source: str) -> str:
+    return f"""\
 ## Use
 
 ```python
 import sibe
 
-policy = sibe.load_policy("path/to/this/folder")
+policy = sibe.load_policy("{source}")
 policy.reset()  # when an episode begins
 action = policy.act(obs)  # uint8 [H, W, 3 * stack] -> [-1, 1]^A, the mean action
 ```
 
-    sibe eval path/to/this/folder --video out.mp4
+    sibe eval {source} --video out.mp4
 
 `model.safetensors` holds what acting needs and the method's networks; the critics and the
 optimizers are not part of it, so training cannot be continued from here. `config.json` is the

@@ -90,7 +90,8 @@ def load_networks(networks: Mapping[str, nn.Module], state: AgentState, path: Pa
     """Give the networks of an agent the tensors of an export."""
     try:
         for name, network in networks.items():
-            network.load_state_dict(state.get(name, {}))  # plain SAC's method has no tensors
+            # A method without networks leaves nothing in the file.
+            network.load_state_dict(state.get(name, {}))
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: {WEIGHTS} does not fit its config.json ({reason})") from error

@@ -72,6 +72,8 @@ def read_file(path: Path, *, within: Path | None, limit: int = LARGEST) -> bytes
 def contained(path: Path, folder: Path) -> Path:
     """Return where ``path`` really is, which must be in ``folder``; it need not exist."""
     real, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    if root.parent.name == "snapshots" and (root.parents[1] / "blobs").is_dir():
+        root = root.parents[1]  # the Hugging Face Hub's cache is made of links into its blobs
     if not real.is_relative_to(root):
         raise UnfitFileError(
             f"{path} is a link that leads out of {folder}: put a copy of the file in its place"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -13,8 +14,10 @@ from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.replay.replay import Replay
 from sibe.storage.run_directory import RunDirectory
+from sibe.training.callbacks import Callback
 from sibe.training.environment import make_training_env
 from sibe.training.evaluators import make_evaluator
+from sibe.training.own_envs import OwnEnvs
 from sibe.training.recorder import Recorder
 from sibe.training.seeding import torch_stream
 from sibe.training.trainer import Trainer
@@ -30,7 +33,13 @@ class Parts(NamedTuple):
 
 
 def build_trainer(
-    config: RunConfig, directory: RunDirectory, recorder: Recorder, device: torch.device
+    config: RunConfig,
+    directory: RunDirectory,
+    recorder: Recorder,
+    device: torch.device,
+    *,
+    callbacks: Sequence[Callback] = (),
+    own: OwnEnvs | None = None,
 ) -> Trainer:
     """Return the trainer of a run.
 
@@ -39,15 +48,17 @@ def build_trainer(
         directory: where it lives; holds its lock.
         recorder: takes rows, metrics and messages.
         device: where the agent learns.
+        callbacks: are told of what happens.
+        own: environments made in Python, in place of the config's task.
     """
-    env, agent, replay = build_parts(config, device)
-    evaluator = make_evaluator(config, agent.action_dim)
-    return Trainer(config, env, agent, replay, recorder, evaluator, directory)
+    env, agent, replay = build_parts(config, device, own)
+    evaluator = make_evaluator(config, agent.action_dim, own)
+    return Trainer(config, env, agent, replay, recorder, evaluator, directory, callbacks)
 
 
-def build_parts(config: RunConfig, device: torch.device) -> Parts:
+def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = None) -> Parts:
     """Return the training environment, the agent and an empty replay of a run."""
-    env = make_training_env(config.env)
+    env = make_training_env(config.env, None if own is None else own.training)
     actions = env.action_space.shape
     assert actions is not None
     agent = build_agent(config, actions[0], torch_stream(config.seed, "agent"), device)

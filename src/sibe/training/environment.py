@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-import gymnasium as gym
 
 from sibe.config.schema import EnvConfig
 from sibe.envs.factory import make_env
+from sibe.envs.own_env import AnyEnv
 
 
-def make_training_env(config: EnvConfig) -> gym.Env[Any, Any]:
+def make_training_env(config: EnvConfig, own: AnyEnv | None = None) -> AnyEnv:
     """Return the training environment of a config, which observes single frames.
 
     The collector stacks them for the policy, the replay for the agent.
     """
-    return make_configured_env(replace(config, stack=1), split="train")
+    return make_configured_env(replace(config, stack=1), split="train", own=own)
 
 
-def make_configured_env(config: EnvConfig, *, split: str) -> gym.Env[Any, Any]:
-    """Return the environment that a config describes."""
+def make_configured_env(config: EnvConfig, *, split: str, own: AnyEnv | None = None) -> AnyEnv:
+    """Return the environment that a config describes, or ``own`` as the config wants it shown."""
     return make_env(
-        config.task,
+        config.task if own is None else own,
         config.background,
         size=config.size,
         supersample=config.supersample,

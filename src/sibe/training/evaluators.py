@@ -25,6 +25,7 @@ from sibe.catalogue.run_config import from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.training.evaluation import MOST_ENVS, EvalEpisode, Frame, evaluate, make_eval_envs
+from sibe.training.own_envs import OwnEnvs
 from sibe.training.parent import end_with_parent
 from sibe.training.seeding import torch_stream
 
@@ -55,18 +56,24 @@ class Evaluator(Protocol):
         """Release all resources."""
 
 
-def make_evaluator(config: RunConfig, action_dim: int) -> Evaluator:
+def make_evaluator(config: RunConfig, action_dim: int, own: OwnEnvs | None = None) -> Evaluator:
     """Return the evaluator that the config asks for."""
     if config.schedule.eval_process:
+        if own is not None:
+            raise UserError(
+                "eval_process needs an environment by name: register yours with Gymnasium and "
+                "train on its id, module:Name-v0"
+            )
         return EvaluationProcess(config, action_dim)
-    return EvaluationHere(config)
+    return EvaluationHere(config, own)
 
 
 class EvaluationHere:
     """Plays at once, while the caller waits."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._envs = make_eval_envs(config.env, min(config.schedule.eval_episodes, MOST_ENVS))
+    def __init__(self, config: RunConfig, own: OwnEnvs | None = None) -> None:
+        count = min(config.schedule.eval_episodes, MOST_ENVS)
+        self._envs = make_eval_envs(config.env, count, own)
         self._played: Played | None = None
 
     def start(self, agent: Agent, seeds: Sequence[int], *, record: bool) -> None:

@@ -18,8 +18,6 @@ from sibe.logs.video import write_mp4
 from sibe.storage.run_files import RunFiles
 from sibe.training.evaluation import EvalEpisode, Frame
 
-_VIDEO_FPS = 25
-
 
 class Recorder:
     """Feeds the logs of one run: csv, TensorBoard, console, and ``optional`` ones.
@@ -97,10 +95,10 @@ class Recorder:
         }
         self._feed(lambda sink: sink.evaluation(mean, rows))
 
-    def video(self, path: Path, frames: Sequence[Frame]) -> None:
+    def video(self, path: Path, frames: Sequence[Frame], fps: float) -> None:
         """Write a video; report it if this machine cannot, and go on."""
         try:
-            write_mp4(path, frames, _VIDEO_FPS)
+            write_mp4(path, frames, fps)
         except UserError as error:
             self.say(f"no video: {error}")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,6 +20,7 @@ from sibe.catalogue.run_config import (
     with_defaults,
 )
 from sibe.config.schema import RunConfig
+from sibe.envs.own_env import is_own_name
 from sibe.envs.tasks import refuse_import
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
@@ -26,6 +29,10 @@ from sibe.storage.run_files import RunFiles
 from sibe.training.allocation import keep_memory
 from sibe.training.meta import collect_meta
 from sibe.training.resources import check_resources, replay_ram_bytes
+
+if TYPE_CHECKING:  # they import the simulator
+    from sibe.training.callbacks import Callback
+    from sibe.training.own_envs import OwnEnvs
 
 
 def default_directory(config: RunConfig) -> Path:
@@ -64,8 +71,21 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
     return replace(config, threads=threads, device=str(choose_device(device)))
 
 
-def train(config: RunConfig, out: Path | None = None) -> Path:
-    """Run, or continue, the training that ``config`` describes; return its directory."""
+def train(
+    config: RunConfig,
+    out: Path | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+    own: OwnEnvs | None = None,
+) -> Path:
+    """Run, or continue, the training that ``config`` describes; return its directory.
+
+    Args:
+        config: the run.
+        out: its directory; None for ``default_directory``.
+        callbacks: are told of what happens, and may stop the run.
+        own: environments made in Python, in place of the config's task.
+    """
     config = with_defaults(config)
     check(config)
     check_installed(config.schedule.track)
@@ -82,12 +102,19 @@ def train(config: RunConfig, out: Path | None = None) -> Path:
         check_resources(config, path)
         _announce(config, path)
         _compare_kernels(config, directory, meta["kernels"])
-        _run(config, directory)
+        _run(config, directory, callbacks, own)
         _conclude(directory)
     return path
 
 
-def resume(path: Path, track: Tracking | None = None, *, allow_import: bool = False) -> Path:
+def resume(
+    path: Path,
+    track: Tracking | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+    own: OwnEnvs | None = None,
+    allow_import: bool = False,
+) -> Path:
     """Continue the run in ``path`` with the config it was started with.
 
     ``track`` overrides the tracker it was started with. One that is not installed here is refused
@@ -103,7 +130,8 @@ def resume(path: Path, track: Tracking | None = None, *, allow_import: bool = Fa
         except UserError as error:
             print(f"note: this run goes on untracked: {error}", flush=True)
             track = "none"
-    return train(replace(config, schedule=replace(config.schedule, track=track)), path)
+    schedule = replace(config.schedule, track=track)
+    return train(replace(config, schedule=schedule), path, callbacks=callbacks, own=own)
 
 
 def _announce(config: RunConfig, path: Path) -> None:
@@ -128,23 +156,27 @@ def _compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> N
         )
 
 
-def _conclude(run: RunFiles) -> None:
-    """Draw the learning curve, and say what can be done with the run."""
+def _conclude(run: RunDirectory) -> None:
+    """Draw the learning curve, and say what can be done with the run.
+
+    A run in an environment made in Python cannot be evaluated from the command line.
+    """
     from sibe.logs.learning_curve import write_learning_curve
 
     curve = write_learning_curve(run.path, run.curve_png)
     print(f"learning curve: {curve}")
     for video in run.list_videos():
         print(f"video of the last evaluation: {video}")
-    print(
-        f"next: sibe eval {run.path} --video out.mp4\n"
-        f"      sibe eval {run.path} --background video\n"
-        f"      tensorboard --logdir {run.path}",
-        flush=True,
-    )
+    commands = [f"tensorboard --logdir {run.path}"]
+    if not is_own_name(run.config["env"]["task"]):
+        evaluate = f"sibe eval {run.path}"
+        commands = [f"{evaluate} --video out.mp4", f"{evaluate} --background video", *commands]
+    print("next: " + "\n      ".join(commands), flush=True)
 
 
-def _run(config: RunConfig, directory: RunDirectory) -> None:
+def _run(
+    config: RunConfig, directory: RunDirectory, callbacks: Sequence[Callback], own: OwnEnvs | None
+) -> None:
     # Here, because they import the simulator, which a wrong flag should not have to wait for.
     from sibe.training.build import build_trainer
     from sibe.training.recorder import Recorder
@@ -154,7 +186,8 @@ def _run(config: RunConfig, directory: RunDirectory) -> None:
     recorder = Recorder(directory, config.schedule.env_steps, optional=trackers)
     trainer = None
     try:
-        trainer = build_trainer(config, directory, recorder, torch.device(config.device))
+        device = torch.device(config.device)
+        trainer = build_trainer(config, directory, recorder, device, callbacks=callbacks, own=own)
         trainer.run()
     finally:
         recorder.close()

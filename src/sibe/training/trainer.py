@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,9 +28,11 @@ from sibe.replay.episodes import EpisodeError
 from sibe.replay.replay import Replay
 from sibe.storage import checkpoint
 from sibe.storage.run_directory import RunDirectory
+from sibe.training.callbacks import Callback, Evaluation
 from sibe.training.checkpoint_state import OtherConfigError, check_state, refuse_other_config
 from sibe.training.checkpoints import Checkpoints
 from sibe.training.collector import Collector, FinishedEpisode, NonFiniteAction
+from sibe.training.evaluation import frame_rate
 from sibe.training.evaluators import Evaluator
 from sibe.training.mean_metrics import MeanMetrics
 from sibe.training.recorder import Recorder
@@ -52,6 +55,7 @@ class Trainer:
         recorder: takes rows, metrics and messages.
         evaluator: plays evaluation episodes.
         directory: where the run lives; holds its lock.
+        callbacks: are told of what happens, and may stop the run.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Trainer:
         recorder: Recorder,
         evaluator: Evaluator,
         directory: RunDirectory,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.config, self.env, self.agent, self.replay = config, env, agent, replay
         self.recorder, self.evaluator, self.directory = recorder, evaluator, directory
@@ -81,6 +86,7 @@ class Trainer:
         self.next_checkpoint = config.schedule.checkpoint_every
         self.last_eval = 0
         self.evaluating: dict[str, Any] | None = None  # counts of an evaluation being played
+        self.callbacks, self.stopping = callbacks, False
         self._elapsed, self._started = 0.0, time.perf_counter()
         self._episodes_are_damaged = False  # those of a checkpoint that was passed over
 
@@ -97,8 +103,11 @@ class Trainer:
             self._play_episode()
             if self.env_step >= self.config.schedule.env_steps:
                 break
-            if self.env_step >= self.next_checkpoint:
+            if self.stopping or self.env_step >= self.next_checkpoint:
                 self.save()
+            if self.stopping:
+                self.recorder.say(f"stopped by a callback at env_step {self.env_step}")
+                return
         if self.last_eval < self.env_step:
             self.evaluate()
         self._end_evaluation()
@@ -113,6 +122,22 @@ class Trainer:
     def env_step(self) -> int:
         """Simulator steps so far, action repeat included."""
         return self.collector.env_step
+
+    @property
+    def agent_step(self) -> int:
+        """Decisions so far."""
+        return self.collector.agent_step
+
+    @property
+    def episode(self) -> int:
+        """Training episodes finished so far."""
+        return self.collector.episode
+
+    def _tell(self, call: Callable[[Callback], bool | None]) -> None:
+        for callback in self.callbacks:
+            answer = call(callback)
+            if answer is not None and not answer:
+                self.stopping = True
 
     def elapsed(self) -> float:
         """Return the seconds of the whole run so far, those before a resume included."""
@@ -130,20 +155,21 @@ class Trainer:
             if self.evaluating is not None and self.evaluator.finished():
                 self._end_evaluation()
             self.recorder.tick(self.env_step, self.collector.agent_step, self.agent.updates)
+            self._tell(lambda callback: callback.after_step(self))
         assert finished.stored is not None
         self.checkpoints.write_episode(finished.number, finished.stored)
         seconds = time.perf_counter() - started
-        self.recorder.episode(
-            {
-                **self._counts(),
-                "episode_length": finished.env_steps,
-                "episode_reward": finished.episode_return,
-                "fps": finished.env_steps / seconds,
-                "buffer_size": len(self.replay),
-                "updates": self.agent.updates,
-                **metrics.means(),
-            }
-        )
+        row = {
+            **self._counts(),
+            "episode_length": finished.env_steps,
+            "episode_reward": finished.episode_return,
+            "fps": finished.env_steps / seconds,
+            "buffer_size": len(self.replay),
+            "updates": self.agent.updates,
+            **metrics.means(),
+        }
+        self.recorder.episode(row)
+        self._tell(lambda callback: callback.after_episode(self, row))
         if self.env_step >= self.next_eval:
             self.evaluate()
 
@@ -203,7 +229,10 @@ class Trainer:
         self.evaluating = None
         self.recorder.evaluation(counts, episodes)
         if frames:
-            self.recorder.video(self.directory.videos / f"eval_{counts['frame']:09d}.mp4", frames)
+            path = self.directory.videos / f"eval_{counts['frame']:09d}.mp4"
+            self.recorder.video(path, frames, frame_rate(self.env))
+        evaluation = Evaluation(counts["frame"], episodes)
+        self._tell(lambda callback: callback.after_evaluation(self, evaluation))
 
     def _counts(self) -> dict[str, Any]:
         return {
@@ -228,6 +257,7 @@ class Trainer:
             needs=self.replay.needed_episodes(),
             logs={name: (copy.size, copy.sha256) for name, copy in copies.items()},
         )
+        self._tell(lambda callback: callback.after_checkpoint(self))
 
     def _resume(self) -> None:
         """Go back to the newest good checkpoint, or to the very beginning."""

@@ -9,9 +9,11 @@ import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from synthetic_runs import config_of, write_ablations, write_grid, write_run
 
@@ -23,6 +25,7 @@ from sibe.analysis.report.results import compute_results
 from sibe.analysis.report.score_table import latex_table, markdown_table, steps_text
 from sibe.cli import main as cli
 from sibe.errors import UserError
+from sibe.logs.plot_style import picture
 
 SPARSE = "cartpole_swingup_sparse"
 
@@ -112,6 +115,28 @@ def test_table_tells_origins_apart(report: Path) -> None:
     reference = [r for r in table if r["origin"] == "reference"]
     assert reference and all(r["source"] and r["bold"] == "" for r in reference)
     assert {r["task"] for r in reference} == {"walker_walk", SPARSE}
+
+
+def test_score_over_several_evaluations(runs: Path, tmp_path: Path) -> None:
+    results = write_report([runs / "grid"], tmp_path / "out", at=400_000, last=3)
+    logged = rows(runs / "grid" / "walker_walk-noise" / "db" / "seed2" / "eval.csv")
+    returns = [float(row["episode_reward"]) for row in logged if float(row["frame"]) <= 400_000]
+    row = next(
+        r
+        for r in rows(tmp_path / "out" / "seeds.csv")
+        if r["run"].endswith("walker_walk-noise/db/seed2")
+    )
+    assert float(row["mean_of_3_at_400000"]) == pytest.approx(np.mean(returns[-3:]))
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert text.startswith("# Scores over 3 evaluations up to 400k env steps\n")
+    means = {(c.background, c.task, c.variant.label): c.mean for c in results.cells}
+    value = means["noise", "walker_walk", "SIBE"] - means["noise", "walker_walk", "DB"]
+    assert f"| White noise | walker_walk | SIBE − DB | 3, 3 | {value:.0f} [" in text
+    assert "SIBE − DB" in (tmp_path / "out" / "report.html").read_text()
+    with pytest.raises(
+        UserError, match="no run has 9 evaluations up to env step 400000: lower --last"
+    ):
+        compute_results([runs / "grid"], 400_000, 9)
 
 
 def test_markdown_and_latex(report: Path) -> None:
@@ -222,6 +247,55 @@ def test_mixed_tasks_and_no_common_step(tmp_path: Path) -> None:
     assert [one.tasks for one in results.aggregates] == [["walker_walk"]]
 
 
+def test_legends_tell_variants_apart_however_long_their_labels_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, Figure] = {}
+
+    def keep(figure: Figure, kind: str) -> bytes:
+        data = picture(figure, kind)
+        drawn[str(len(drawn))] = figure
+        return data
+
+    monkeypatch.setattr("sibe.analysis.report.report.picture", keep)
+    shared: dict[str, Any] = {
+        "encoder__features": 64,
+        "encoder__filters": 16,
+        "sac__init_temperature": 0.05,
+    }
+    for number, alpha in enumerate((0.01, 0.02)):
+        for seed in (1, 2):
+            config = config_of(
+                "walker_walk", "clean", "sibe", seed, **shared, method_config__alpha=alpha
+            )
+            write_run(tmp_path / f"{number}-{seed}", config, env_steps=20_000)
+    write_report([tmp_path], tmp_path / "out")
+    for figure in drawn.values():
+        figure.draw_without_rendering()
+        legends = [text for legend in figure.legends for text in legend.get_texts()]
+        ticks = [
+            t for axis in figure.axes for t in axis.get_yticklabels() if "SIBE" in t.get_text()
+        ]
+        for texts in filter(None, (legends, ticks)):
+            said = " ".join(" ".join(text.get_text() for text in texts).split())
+            assert "alpha = 0.01" in said and "alpha = 0.02" in said
+            for text in texts:  # and nothing runs out of the picture
+                box, size = text.get_window_extent(), figure.bbox
+                assert box.x0 >= 0 and box.y0 >= 0
+                assert box.x1 <= size.width and box.y1 <= size.height
+    assert len(drawn) == 8  # curves, KL, bonus and aggregate, each in two formats
+
+
+def test_a_single_run_has_no_aggregate(tmp_path: Path) -> None:
+    config = config_of("walker_walk", "clean", "sibe", 1)
+    write_run(tmp_path / "runs" / "1", config, env_steps=20_000)
+    results = write_report([tmp_path / "runs"], tmp_path / "out")
+    assert results.aggregates == []
+    assert not list((tmp_path / "out").glob("aggregate_*"))
+    assert "a single run" in (tmp_path / "out" / "report.html").read_text()
+    assert "Over all tasks" not in (tmp_path / "out" / "table.md").read_text()
+
+
 def test_only_ablations(tmp_path: Path) -> None:
     write_ablations(tmp_path / "runs", every=250_000, seeds=1)
     results = write_report([tmp_path / "runs"], tmp_path / "out")
@@ -295,7 +369,7 @@ def test_command_names_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert stop.value.code == 0
     assert "left out b: b is not a run directory: it has no config.json" in out
-    assert "1 runs, tables at env step 20000" in out
+    assert "1 runs, scores at 20k env steps" in out
     assert f"open {tmp_path}/out/report.html" in out
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import itertools
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from sibe.analysis.representation.grid import distances, to_grid, tsne
+from sibe.analysis.representation.grid_picture import draw_grid
 from sibe.analysis.representation.pairs import COPIES, crossed_layout, most_different, spread_out
+from sibe.envs.backgrounds.background import Noise
 from sibe.errors import UserError
+from sibe.logs.picture_file import write_png
 
 
 def scaled_cost(points: np.ndarray, cells: np.ndarray, columns: int, rows: int) -> float:
@@ -115,3 +120,21 @@ def test_chosen_poses_cover_their_range() -> None:
 
 def test_equal_poses_are_not_chosen_twice_while_there_are_others() -> None:
     assert sorted(spread_out(np.zeros((6, 2)), 6).tolist()) == list(range(6))
+
+
+def test_a_grid_of_noise_is_a_file_of_two_megabytes(tmp_path: Path) -> None:
+    """Noise does not compress: in full color the 300 pictures take 7 MB."""
+    noise = Noise(84, 84)
+    rng = np.random.default_rng(0)
+    frames = np.stack([noise.next(rng) for _ in range(60)])
+    cells = np.array([(n % 10, n // 10) for n in range(60)])
+    figure = draw_grid(frames, cells, title="title", subtitle="below", marks=[], note="note")
+    sizes = {}
+    for most in (np.inf, 1e6):
+        write_png(figure, tmp_path / "grid.png", most_bytes=most)
+        sizes[most] = (tmp_path / "grid.png").stat().st_size
+    assert sizes[1e6] < 0.35 * sizes[np.inf] and sizes[1e6] * 300 / 60 < 3e6
+    with Image.open(tmp_path / "grid.png") as image:
+        shown = np.asarray(image.convert("RGB")).astype(int)
+    assert abs(shown[61:145, 21:105] - frames[0]).mean() < 16
+    assert (shown == 255).all(axis=-1).mean() > 0.2  # white stays white

@@ -17,7 +17,7 @@ from PIL import Image
 
 from sibe.analysis.representation import embedding
 from sibe.analysis.representation.compared_runs import load_runs, untrained_agent
-from sibe.analysis.representation.embedding import _lay_out, _marks, _measure
+from sibe.analysis.representation.embedding import _lay_out, _marks, _measure, in_view
 from sibe.analysis.representation.grid import to_grid
 from sibe.analysis.representation.latents import low_frequencies
 from sibe.analysis.representation.pairs import COPIES
@@ -167,8 +167,17 @@ def test_the_grid_tells_pose_from_background(moments: ProbeDataset, tmp_path: Pa
     assert layout.backgrounds[green[0]] != layout.backgrounds[green[1]]
     assert layout.backgrounds[red[0]] == layout.backgrounds[red[1]]
     assert layout.poses[red[0]] != layout.poses[red[1]]
-    coverage = moments.layers[layout.poses, -1, ..., 3].sum(axis=(1, 2))
-    assert coverage[[*green, *red]].min() >= np.median(coverage)
+    robot = moments.robot[layout.poses]
+    assert robot[[*green, *red]].min() >= np.median(robot)
+    # The cart leaves the picture, but not in the grid.
+    assert moments.robot.min() == 0 < robot.min()
+
+
+def test_a_robot_out_of_view_is_shown_only_where_nothing_else_is() -> None:
+    robot = np.array([0.0, 0.02, 0.003, 0.02, 0.01, 0.0])
+    assert in_view(robot, 2).tolist() == in_view(robot, 3).tolist() == [1, 3, 4]
+    assert in_view(robot, 4).tolist() == [1, 2, 3, 4]
+    assert in_view(np.full(3, np.nan), 2).tolist() == [0, 1, 2]
 
 
 def test_embed_writes_a_grid_for_z_and_one_for_c(

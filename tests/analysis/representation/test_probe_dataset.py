@@ -20,7 +20,7 @@ from sibe.analysis.representation.probe_dataset import (
 from sibe.config.schema import EnvConfig
 from sibe.envs.factory import make_env
 from sibe.envs.frame_stack import newest_frames
-from sibe.envs.state import joint_positions, simulator_state, visible_positions
+from sibe.envs.state import RobotShare, joint_positions, simulator_state, visible_positions
 
 
 class Swing:
@@ -95,7 +95,7 @@ def test_every_moment_is_as_likely_to_be_kept() -> None:
     counts = np.zeros(21)
     rng = np.random.default_rng(0)
     for _ in range(500):
-        kept = _episode(Clock(), Swing().act, 0, 3, 4, rng)
+        kept = _episode(Clock(), Swing().act, 0, 3, 4, rng, lambda: 0.5)
         times = [int(moment.state.task["time 0"]) for moment in kept]
         assert len(set(times)) == 4
         for moment, time in zip(kept, times, strict=True):
@@ -105,6 +105,22 @@ def test_every_moment_is_as_likely_to_be_kept() -> None:
     expected = 500 * 4 / 19
     # χ² with 18 degrees of freedom; four of one episode exclude each other, which narrows it.
     assert ((counts[2:] - expected) ** 2 / expected).sum() < 37.2  # p = 0.005
+
+
+def test_the_share_of_the_robot_is_zero_when_only_the_rail_is_in_view() -> None:
+    env = make_env("cartpole_swingup", size=24)
+    env.reset(seed=0)
+    inner: Any = env.unwrapped
+    share, found = RobotShare(inner), []
+    for place in (0.0, 0.5, 2.5):
+        with inner.physics.reset_context():
+            inner.physics.data.qpos[:] = place, np.pi
+        found.append(share())
+    share.close()
+    env.close()
+    assert found[0] == pytest.approx(found[1], rel=0.1) and found[0] > 0.005
+    assert found[2] == 0
+    assert np.isnan(RobotShare(Clock())())
 
 
 def test_robots_and_backgrounds_are_exchanged() -> None:

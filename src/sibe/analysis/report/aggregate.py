@@ -53,7 +53,7 @@ class Aggregate(NamedTuple):
 def aggregate(
     cells: Sequence[Cell], variants: Sequence[Variant], background: str
 ) -> Aggregate | None:
-    """Return the aggregates of one setting; None if no task counts."""
+    """Return the aggregates of one setting; None if no task counts, or there is but one run."""
     here = {
         (c.variant.key, c.task): c
         for c in cells
@@ -72,6 +72,8 @@ def aggregate(
         variant.key: [np.asarray(here[variant.key, task].scores) / FULL_SCORE for task in tasks]
         for variant in present
     }
+    if sum(task.size for each in scores.values() for task in each) < 2:
+        return None
     first = present[0]
     return Aggregate(
         background,

@@ -10,23 +10,24 @@ from matplotlib.ticker import PercentFormatter
 
 from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.aggregate import THRESHOLDS, Aggregate, VariantAggregate
-from sibe.logs.plot_style import GRAY, INK, line_style, shortened
+from sibe.logs.plot_style import GRAY, INK, line_style, longest_line, wrapped
 
 
 def aggregate_figure(data: Aggregate) -> Figure:
     """Draw the three panels; the third only if there is more than one variant."""
     rivals = [one for one in data.variants if one.improvement is not None]
     panels = 3 if rivals else 2
-    height = max(3.0, 1.6 + 0.34 * len(data.variants))
-    longest = max(len(shortened(one.variant.label)) for one in data.variants)
+    labels = [wrapped(one.variant.label) for one in data.variants]
+    lines = sum(label.count("\n") + 2 for label in labels)
+    height = max(3.0, 1.6 + 0.17 * lines)
     # Rows are named at the left of two of the panels; 14 characters fit as it is.
-    width = 3.7 * panels + 2 * 0.07 * max(0, longest - 14)
+    width = 3.7 * panels + 2 * 0.07 * max(0, longest_line(labels) - 14)
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
     axes = figure.subplots(1, panels)
     _draw_iqm(axes[0], data.variants)
     _draw_profiles(axes[1], data.variants)
     if rivals:
-        _draw_improvement(axes[2], rivals, shortened(data.variants[0].variant.label))
+        _draw_improvement(axes[2], rivals, data.variants[0].variant.label)
     tasks = f"{len(data.tasks)} task{'s' if len(data.tasks) > 1 else ''}"
     setting = setting_name(data.background)
     figure.suptitle(f"{setting}: {tasks}, score = return / 1000", fontsize=11, color=INK)
@@ -36,9 +37,13 @@ def aggregate_figure(data: Aggregate) -> Figure:
 def _draw_iqm(axis: Any, variants: list[VariantAggregate]) -> None:
     for row, one in enumerate(variants):
         _draw_estimate(axis, row, one.iqm, one.variant.color)
-    _label_rows(axis, [f"{shortened(one.variant.label)} ({one.runs} runs)" for one in variants])
+    _label_rows(axis, [wrapped(f"{one.variant.label} ({_count(one.runs)})") for one in variants])
     _style(axis, "interquartile mean, 95 % interval")
     axis.set_xlim(0, 1)
+
+
+def _count(runs: int) -> str:
+    return "1\u00a0run" if runs == 1 else f"{runs}\u00a0runs"
 
 
 def _draw_profiles(axis: Any, variants: list[VariantAggregate]) -> None:
@@ -59,8 +64,8 @@ def _draw_improvement(axis: Any, rivals: list[VariantAggregate], first: str) -> 
     for row, one in enumerate(rivals):
         assert one.improvement is not None
         _draw_estimate(axis, row, one.improvement, one.variant.color)
-    _label_rows(axis, [f"over {shortened(one.variant.label)}" for one in rivals])
-    _style(axis, f"probability that {first} is better")
+    _label_rows(axis, [wrapped(f"over {one.variant.label}") for one in rivals])
+    _style(axis, wrapped(f"probability that {first} is better"))
     axis.set_xlim(-0.02, 1.02)
 
 

@@ -19,7 +19,7 @@ from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
 from sibe.analysis.statistics import FEWEST
 from sibe.analysis.variants import Variant
-from sibe.logs.plot_style import INK, X_LABEL, line_style, shortened, style_axis
+from sibe.logs.plot_style import INK, X_LABEL, add_legend, line_style, style_axis, wrapped
 
 METRICS = {"kl": "KL (nats)", "bonus": "bonus per agent step"}
 _RETURN = "episode return"
@@ -121,8 +121,20 @@ def _figure(
         for axis in axes[row][len(places) :]:
             axis.remove()
     figure.suptitle(labels.title, fontsize=11, color=INK)
-    _add_legend(
-        figure, [(variant, seeds[variant.key]) for variant in variants if variant.key in seeds]
+    add_legend(
+        figure,
+        [
+            Line2D(
+                [],
+                [],
+                color=variant.color,
+                ls=line_style(variant.dash),
+                lw=1.7,
+                label=_legend(variant, seeds[variant.key]),
+            )
+            for variant in variants
+            if variant.key in seeds
+        ],
     )
     return figure
 
@@ -166,33 +178,6 @@ def draw_series(axis: Any, series: Series, variant: Variant) -> None:
     axis.plot(x, np.where(whole, mean, np.nan), **style)
 
 
-def _add_legend(figure: Figure, variants: Sequence[tuple[Variant, set[int]]]) -> None:
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=variant.color,
-            ls=line_style(variant.dash),
-            lw=1.7,
-            label=_legend(variant, seeds),
-        )
-        for variant, seeds in variants
-    ]
-    longest = max(len(shortened(variant.label)) for variant, _ in variants)
-    fitting = max(1, int(figure.get_figwidth() // (1.3 + 0.07 * longest)))
-    figure.set_figheight(figure.get_figheight() + 0.2 * ((len(variants) - 1) // fitting))
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=min(fitting, len(handles)),
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handlelength=3.2,
-    )
-
-
 def _legend(variant: Variant, seeds: set[int]) -> str:
     low, high = min(seeds), max(seeds)
-    label = shortened(variant.label)
-    return f"{label} (n = {low})" if low == high else f"{label} (n = {low}–{high})"
+    return wrapped(f"{variant.label} (n = {low if low == high else f'{low}–{high}'})")

@@ -1,26 +1,28 @@
 """report.html: one self-contained page that makes no network requests.
 
-data/report.html is the template; curves are drawn by data/report_chart.js and switched by
-data/report_page.js. The page's own content security policy forbids it the network, and whatever
-comes from a run (names, labels, configs) is escaped by the template engine.
+data/report.html is the template; curves are drawn by chart.js, which all pages share, and switched
+by data/report_page.js. The page's own content security policy forbids it the network.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
-from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from sibe.analysis.comparison import setting_name
+from sibe.analysis.page.template import page_environment
 from sibe.analysis.report.page_data import page_data
 from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.results import Results
 from sibe.analysis.report.score_table import RULES, cell_text, row_label, steps_text
-from sibe.analysis.report.text import REFERENCE_RULES, estimate_text, reference_text
+from sibe.analysis.report.text import (
+    DIFFERENCE_RULES,
+    REFERENCE_RULES,
+    estimate_text,
+    reference_text,
+)
 from sibe.analysis.runs import Run
 
 
@@ -40,25 +42,16 @@ def report_page(results: Results, pictures: Mapping[str, bytes], version: str) -
         lead=_lead(results, version),
         rules=RULES,
         reference_rules=REFERENCE_RULES,
+        difference_rules=DIFFERENCE_RULES,
         videos=page_videos(results.study),
         data=page_data(results.study),
     ).encode()
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("sibe.analysis.report", "data"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    environment.filters.update(
-        base64=_base64, estimate=estimate_text, setting=setting_name, steps=steps_text
-    )
+    environment = page_environment("sibe.analysis.report")
+    environment.filters.update(estimate=estimate_text, setting=setting_name, steps=steps_text)
     environment.globals.update(
-        asset=_asset,
         cell_text=cell_text,
         details_of=_details_of,
         reference_text=reference_text,
@@ -67,14 +60,6 @@ def _environment() -> Environment:
         version_of=_version_of,
     )
     return environment
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _asset(name: str) -> Markup:
-    return Markup((files("sibe.analysis.report") / "data" / name).read_text(encoding="utf-8"))
 
 
 def _lead(results: Results, version: str) -> str:
@@ -87,8 +72,7 @@ def _lead(results: Results, version: str) -> str:
         "setting": len(study.backgrounds),
     }
     said = ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n)
-    step = steps_text(results.env_step)
-    return f"{said}. Tables at {step} env steps. Made by sibe {version}."
+    return f"{said}. Scores {results.when}. Made by sibe {version}."
 
 
 def _version_of(run: Run) -> str:

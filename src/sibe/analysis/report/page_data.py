@@ -22,7 +22,7 @@ def page_data(study: Study) -> dict[str, Any]:
             "background": background,
             "task": task,
             "variant": number,
-            **_curve(series),
+            **curve_data(series),
         }
         for name, (_, make) in measures.items()
         for background in study.backgrounds
@@ -62,19 +62,21 @@ def _measures() -> dict[str, tuple[str, Callable[[Sequence[Run]], Series | None]
     }
 
 
-def _curve(series: Series) -> dict[str, Any]:
+def curve_data(series: Series) -> dict[str, Any]:
+    """Return a curve as chart.js takes it, but for its variant."""
     low, high = series.band
     return {
         "x": [int(step) for step in series.env_step],
-        "mean": _numbers(series.mean),
-        "low": _numbers(low),
-        "high": _numbers(high),
+        "mean": numbers(series.mean),
+        "low": numbers(low),
+        "high": numbers(high),
         "n": [int(n) for n in series.n],
         "seeds": series.seeds,
-        "values": [_numbers(column) for column in series.values.T],
+        "values": [numbers(column) for column in series.values.T],
     }
 
 
-def _numbers(values: Floats) -> list[float | None]:
+def numbers(values: Floats) -> list[float | None]:
+    """Return what JSON can say: nan and infinities are None."""
     # Five digits are finer than a pixel, and a third of the bytes of all of them.
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]

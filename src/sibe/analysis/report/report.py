@@ -29,19 +29,20 @@ PAGE = "report.html"
 _OWN = ("curves_*.???", "kl_*.???", "bonus_*.???", "aggregate_*.???", "ablation_*.???")
 
 
-def write_report(roots: Sequence[Path], out: Path, at: int | None = None) -> Results:
+def write_report(roots: Sequence[Path], out: Path, at: int | None = None, last: int = 1) -> Results:
     """Write the report on all runs below ``roots`` into folder ``out`` and return its numbers.
 
     Args:
         roots: run directories, or folders of them.
         out: made if missing; an earlier report in it is replaced.
         at: env step of the tables (default: the last one that all runs share).
+        last: how many evaluations up to there a score is the mean of.
 
     Raises:
         UserError: if there is nothing to report on, or ``out`` cannot be written.
     """
     _check_out(out)
-    results = compute_results(roots, at)
+    results = compute_results(roots, at, last)
     files = text_files(results)
     vectors = {}
     with matplotlib.rc_context({"text.parse_math": False}):  # a $ in a name is a $

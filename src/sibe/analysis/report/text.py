@@ -12,6 +12,7 @@ import numpy as np
 
 from sibe.analysis.comparison import setting_name
 from sibe.analysis.report.aggregate import Aggregate
+from sibe.analysis.report.differences import Difference
 from sibe.analysis.report.paper_table import Mark, Reference, paper_table
 from sibe.analysis.report.results import Results
 from sibe.analysis.report.score_table import RULES, latex_table, markdown_table, steps_text
@@ -22,6 +23,10 @@ from sibe.logs.markup import markdown
 REFERENCE_RULES = (
     "Scores that others published, standard setting, mean ± standard deviation over seeds (not "
     "the standard error of the tables above). Other code, other networks, other batch sizes."
+)
+DIFFERENCE_RULES = (
+    "Mean score of the first method minus that of another, with the 95 % bootstrap interval over "
+    "seeds, where both have three or more. An interval above 0 says that the first is better."
 )
 _SEED = 0
 
@@ -40,12 +45,13 @@ def text_files(results: Results) -> dict[str, bytes]:
 
 
 def _markdown(results: Results) -> str:
-    step = steps_text(results.env_step)
-    parts = [f"# Scores at {step} env steps", RULES]
+    parts = [f"# Scores {results.when}", RULES]
     if results.table.rows:
         parts.append(markdown_table(results.table))
     if results.ablations.rows:
         parts += ["## Ablations of SIBE", markdown_table(results.ablations)]
+    if results.differences:
+        parts += ["## Differences", DIFFERENCE_RULES, _differences(results.differences)]
     if results.aggregates:
         parts += ["## Over all tasks", aggregate_text(results.aggregates)]
     if results.references:
@@ -73,11 +79,21 @@ def aggregate_text(aggregates: Sequence[Aggregate]) -> str:
     return "\n".join(lines)
 
 
-def estimate_text(estimate: Estimate) -> str:
+def _differences(found: Sequence[Difference]) -> str:
+    lines = ["| setting | task | difference | seeds | mean |", "|---|---|---|---|---|"]
+    for one in found:
+        place = f"{setting_name(one.first.background)} | {one.first.task}"
+        pair = f"{one.first.variant.label} − {one.other.variant.label}"
+        seeds = f"{one.first.n}, {one.other.n}"
+        lines.append(f"| {place} | {pair} | {seeds} | {estimate_text(one.estimate, digits=0)} |")
+    return "\n".join(lines)
+
+
+def estimate_text(estimate: Estimate, digits: int = 2) -> str:
     """Return "0.67 [0.65, 0.68]", without the interval if there is none."""
     if not math.isfinite(estimate.low):
-        return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+        return f"{estimate.value:.{digits}f}"
+    return f"{estimate.value:.{digits}f} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
 
 
 def _references(references: Sequence[Reference]) -> str:
@@ -97,13 +113,12 @@ def reference_text(reference: Reference) -> str:
 
 
 def _latex(results: Results) -> str:
-    step = steps_text(results.env_step)
     tables = []
     if results.table.rows:
-        caption = f"Scores at {step} environment steps. {RULES} Rows of the paper are as printed."
+        caption = f"Scores {results.when}. {RULES} Rows of the paper are as printed."
         tables.append(latex_table(results.table, caption))
     if results.ablations.rows:
-        caption = f"Ablations of SIBE at {step} environment steps. {RULES}"
+        caption = f"Ablations of SIBE {results.when}. {RULES}"
         tables.append(latex_table(results.ablations, caption))
     return "\n".join(tables)
 
@@ -154,10 +169,11 @@ def _seeds_csv(results: Results) -> str:
             run.name,
         ]
         for run in results.study.runs
-        if (score := score_at(run, results.env_step)) is not None
+        if (score := score_at(run, results.env_step, results.last)) is not None
     ]
-    step = f"return_at_{results.env_step}"
-    return _csv(["background", "task", "method", "seed", step, "run"], rows)
+    column = "return" if results.last == 1 else f"mean_of_{results.last}"
+    head = ["background", "task", "method", "seed", f"{column}_at_{results.env_step}", "run"]
+    return _csv(head, rows)
 
 
 def _evaluations_csv(results: Results) -> str:

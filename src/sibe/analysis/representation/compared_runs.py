@@ -9,7 +9,8 @@ from typing import Any
 
 from sibe.catalogue.build import build_agent
 from sibe.errors import UserError
-from sibe.policy.load import TrainedPolicy, load_policy
+from sibe.policy.load import load_policy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import torch_stream
 
 _SHARED = ("task", "size", "action_repeat", "camera")

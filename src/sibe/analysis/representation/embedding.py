@@ -17,6 +17,7 @@ from sibe.analysis.representation.grid_picture import MarkedPair, draw_grid
 from sibe.analysis.representation.latents import low_frequencies, represent
 from sibe.analysis.representation.pairs import (
     COPIES,
+    Indices,
     Layout,
     crossed_layout,
     most_different,
@@ -35,11 +36,13 @@ from sibe.envs.frame_stack import newest_frames
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.logs.picture_file import check_png, write_png
-from sibe.policy.load import TrainedPolicy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import numpy_stream
 
 COLUMNS, ROWS = 20, 15
 _MOMENTS = 50  # kept of each episode
+_IN_VIEW = 0.4  # share of the robot's usual size, below which it counts as out of view
+_MOST_BYTES = 2e6  # of a picture in full color; noise does not compress
 
 
 class Grid(NamedTuple):
@@ -83,7 +86,7 @@ def write_grids(
             marks=_marks(moments, layout, cells, grid),
             note=_note(layout, grid),
         )
-        write_png(figure, path)
+        write_png(figure, path, most_bytes=_MOST_BYTES)
         grids.append(grid)
     return grids
 
@@ -94,10 +97,24 @@ def _lay_out(moments: ProbeDataset, rng: np.random.Generator) -> Layout:
     if len(moments.episode) < count:
         have = len(moments.episode)
         raise UserError(f"{have} moments are too few for a grid: play more with --episodes")
-    poses = spread_out(pose_features(moments), count)
+    candidates = in_view(moments.robot, count)
+    poses = candidates[spread_out(pose_features(moments)[candidates], count)]
     if moments.pictures is None:
         return plain_layout(poses)
     return crossed_layout(poses, rng.choice(len(moments.episode), count, replace=False), rng)
+
+
+def in_view(robot: Floats, count: int) -> Indices:
+    """Return the moments whose robot is in view; of the others only as many as ``count`` needs.
+
+    Args:
+        robot: ``[N]`` share of the picture that it covers; NaN where that is not known.
+        count: how many there must be, at least.
+    """
+    if np.isnan(robot).any():
+        return np.arange(len(robot))
+    enough = _IN_VIEW * np.quantile(robot, 0.9)  # most moments may have been out of view
+    return np.flatnonzero(robot >= min(enough, np.sort(robot)[-count]))
 
 
 def _measure(path: Path, name: str, cells: Cells, layout: Layout) -> Grid:
@@ -119,11 +136,11 @@ def _marks(moments: ProbeDataset, layout: Layout, cells: Cells, grid: Grid) -> l
         return []
     behind = low_frequencies(moments.pictures[:, -1])[layout.backgrounds]
     pose = pose_features(moments)[layout.poses]
-    coverage = moments.layers[layout.poses, -1, ..., 3].mean(axis=(1, 2))
-    in_view = coverage >= np.median(coverage)
+    robot = moments.robot[layout.poses]
+    large = robot >= np.median(robot)
 
     def mark(pairs: Cells, features: Floats, title: str, kind: str, mean: float) -> MarkedPair:
-        clear = pairs[in_view[pairs].all(axis=1)]
+        clear = pairs[large[pairs].all(axis=1)]
         pair = most_different(clear if len(clear) else pairs, features)
         apart = distances(cells, np.array([pair]))[0]
         text = (

@@ -36,7 +36,7 @@ from sibe.analysis.statistics import Estimate
 from sibe.config.schema import EnvConfig
 from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame
-from sibe.policy.load import TrainedPolicy
+from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import numpy_stream
 
 NEIGHBORS = 10

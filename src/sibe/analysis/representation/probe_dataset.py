@@ -23,7 +23,7 @@ from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import average_blocks
 from sibe.envs.seeding import stream_seed
-from sibe.envs.state import SimulatorState, simulator_state, visible_positions
+from sibe.envs.state import RobotShare, SimulatorState, simulator_state, visible_positions
 from sibe.envs.tasks import check_background
 from sibe.errors import UserError
 from sibe.training.environment import make_configured_env
@@ -67,12 +67,15 @@ class ProbeDataset(NamedTuple):
     """``[N]``"""
     supersample: int = 1
     """by how much layers and pictures are larger than what the agent sees"""
+    robot: Floats = np.empty(0)
+    """``[N]`` share of the picture that the robot's moving parts cover; NaN without MuJoCo"""
 
 
 class _Sample(NamedTuple):
     frames: tuple[Frame, ...]
     pictures: tuple[Frame, ...]
     state: SimulatorState
+    robot: float
 
 
 def collect(
@@ -88,16 +91,17 @@ def collect(
         seed: which episodes, moments and random actions.
     """
     env = make_configured_env(config, split="eval")
-    rng = numpy_stream(seed, "moments")
+    rng, share = numpy_stream(seed, "moments"), RobotShare(env.unwrapped)
     kept: list[list[_Sample]] = []
     try:
         for number in range(episodes):
             player.reset()
             play = player.act if number % 2 == 0 else _random(env, rng)
             reset = stream_seed(seed, "moments", number)
-            kept.append(_episode(env, play, reset, config.stack, each, rng))
+            kept.append(_episode(env, play, reset, config.stack, each, rng, share))
         visible = visible_positions(env.unwrapped)
     finally:
+        share.close()
         env.close()
     return _stacked(kept, visible)._replace(supersample=config.supersample)
 
@@ -150,7 +154,13 @@ def _random(env: gym.Env[Any, Any], rng: np.random.Generator) -> Act:
 
 
 def _episode(
-    env: gym.Env[Any, Any], act: Act, seed: int, stack: int, each: int, rng: np.random.Generator
+    env: gym.Env[Any, Any],
+    act: Act,
+    seed: int,
+    stack: int,
+    each: int,
+    rng: np.random.Generator,
+    share: Callable[[], float],
 ) -> list[_Sample]:
     """Play an episode; each of its moments is as likely to be kept (a reservoir)."""
     recent: deque[tuple[Frame, Frame | None]] = deque(maxlen=stack)
@@ -165,7 +175,7 @@ def _episode(
         if len(recent) == stack:
             place = len(kept) if len(kept) < each else int(rng.integers(seen + 1))
             if place < each:
-                kept[place : place + 1] = [_moment(inner, recent)]
+                kept[place : place + 1] = [_moment(inner, recent, share())]
             seen += 1
         if done:
             return kept
@@ -173,10 +183,10 @@ def _episode(
         done = terminated or truncated
 
 
-def _moment(inner: Any, recent: deque[tuple[Frame, Frame | None]]) -> _Sample:
+def _moment(inner: Any, recent: deque[tuple[Frame, Frame | None]], robot: float) -> _Sample:
     frames = tuple(frame for frame, _ in recent)
     pictures = tuple(picture for _, picture in recent if picture is not None)
-    return _Sample(frames, pictures, simulator_state(inner))
+    return _Sample(frames, pictures, simulator_state(inner), robot)
 
 
 def _stacked(kept: list[list[_Sample]], visible: set[str]) -> ProbeDataset:
@@ -193,5 +203,12 @@ def _stacked(kept: list[list[_Sample]], visible: set[str]) -> ProbeDataset:
     frames = np.array([m.frames for m in moments])
     positions, velocities, task = groups
     return ProbeDataset(
-        frames, pictures, positions, velocities, task, tuple(sorted(visible)), episode
+        frames,
+        pictures,
+        positions,
+        velocities,
+        task,
+        tuple(sorted(visible)),
+        episode,
+        robot=np.array([m.robot for m in moments]),
     )

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from sibe.analysis.representation.probe import KNN, NEIGHBORS, R2, Score
 from sibe.analysis.representation.probe_table import HEADINGS, summary
+from sibe.logs.plot_style import add_legend, wrapped
 
 _INK, _GRAY, _PALE = "#333333", "#9A9A9A", "#F3F3F3"
 # Okabe and Ito, told apart by (nearly) everyone; gray is for who has learned nothing.
@@ -23,7 +24,7 @@ def draw_probe(scores: list[Score], *, title: str, untrained: str | None) -> Fig
     colors = {run: _COLORS[number % len(_COLORS)] for number, run in enumerate(runs)}
     columns = [key for key in HEADINGS if any(key in row for row in rows.values())]
     panels = [[key for key in columns if key[0] == measure] for measure in (R2, KNN)]
-    height = 1.3 + 0.19 * max(len(panels[0]), 3) * (len(rows) + 1) + 0.25 * ((len(rows) + 3) // 4)
+    height = 1.3 + 0.19 * max(len(panels[0]), 3) * (len(rows) + 1)
     figure = Figure(figsize=(10, height), dpi=110, layout="constrained", facecolor="white")
     figure.suptitle(title, fontsize=11, color=_INK, x=0.012, ha="left")
     axes = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -34,8 +35,7 @@ def draw_probe(scores: list[Score], *, title: str, untrained: str | None) -> Fig
     axes[0].set_xlim(max(_LOWEST, min(-0.02, lowest - 0.02)), 1.02)
     axes[0].axvline(0, color=_GRAY, lw=1, ls="--", zorder=1, label="knowing nothing")
     _finish_neighbors(axes[1], panels[1], rows)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    add_legend(figure, axes[0].get_legend_handles_labels()[0])
     return figure
 
 
@@ -66,7 +66,7 @@ def _draw_panel(axis: Any, keys: list[Any], rows: dict[Any, Any], colors: dict[s
                 ls="none",
                 mec=color,
                 mfc=color if latent != "c" else "white",
-                label=f"{run}: {latent}" if place == 0 else None,
+                label=wrapped(f"{run}: {latent}") if place == 0 else None,
                 zorder=3,
             )
     axis.set_yticks(range(len(keys)), [HEADINGS[key] for key in keys])

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 from scipy.special import ndtri
 
 from sibe.envs.backgrounds.clips import ClipBank
@@ -55,6 +56,9 @@ class Background(Protocol):
     def next(self, rng: np.random.Generator) -> Frame:
         """Return the next picture: uint8 [H, W, 3]."""
 
+    def shown(self, height: int, width: int) -> Frame:
+        """Return the picture that ``next`` returned last, at another size."""
+
 
 class Noise:
     """Gaussian white noise, fresh for every pixel, channel and frame.
@@ -68,6 +72,7 @@ class Noise:
     def __init__(self, height: int, width: int, *, wrap: bool = False) -> None:
         self._shape = (height, width, 3)
         self._table = noise_table(wrap)
+        self._newest: Frame = np.zeros(self._shape, np.uint8)
 
     def reset(self, rng: np.random.Generator, start: Start) -> None:
         """No-op: noise is stateless."""
@@ -77,7 +82,13 @@ class Noise:
         # One 64-bit word holds four draws; asking for 16-bit numbers takes three times as long.
         count = math.prod(self._shape)
         draws = rng.bit_generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
-        return self._table.take(draws).reshape(self._shape)
+        self._newest = self._table.take(draws).reshape(self._shape)
+        return self._newest
+
+    def shown(self, height: int, width: int) -> Frame:
+        """Return the newest noise with each pixel as a block, grainy as the policy sees it."""
+        image = Image.fromarray(self._newest)
+        return np.array(image.resize((width, height), Image.Resampling.NEAREST))
 
 
 @cache
@@ -138,6 +149,10 @@ class VideoLoop:
         self._shown += 1
         return self._bank.frame(self.position, *self._size)
 
+    def shown(self, height: int, width: int) -> Frame:
+        """Return the newest frame of the loop at another size."""
+        return self._bank.frame(self.position, height, width)
+
 
 class RandomVideo:
     """Clips from a bank, one clip frame per agent step.
@@ -173,6 +188,10 @@ class RandomVideo:
         """Return the next frame of the clip: uint8 [H, W, 3]."""
         self._time += 1
         return self._bank.frame(self.position, *self._size)
+
+    def shown(self, height: int, width: int) -> Frame:
+        """Return the newest frame of the clip at another size."""
+        return self._bank.frame(self.position, height, width)
 
 
 def _open(bank: Path | None) -> ClipBank:

@@ -13,6 +13,7 @@ import ctypes
 import importlib.metadata
 import logging
 import os
+import sys
 import threading
 import warnings
 from typing import Any
@@ -40,7 +41,8 @@ def select_backend() -> str:
     # would fight the learner for cores.
     os.environ.setdefault("LP_NUM_THREADS", "0")
     chosen = os.environ.get("MUJOCO_GL", "").lower()
-    has_display = any(os.environ.get(name) for name in _DISPLAYS)
+    # GLFW needs no display server on macOS.
+    has_display = sys.platform == "darwin" or any(os.environ.get(name) for name in _DISPLAYS)
     if chosen in _LIBRARIES:
         if not _installed(chosen):
             raise UserError(

@@ -89,6 +89,11 @@ class Renderer:
                 self._scene.flags[getattr(mujoco.mjtRndFlag, f"mjRND_{flag}")] = 0
         self._rect = mujoco.MjrRect(0, 0, width, height)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the frames."""
+        return self._height, self._width
+
     def rgb(self) -> Frame:
         """Return the stock image: uint8 [H, W, 3]."""
         pixels = np.empty((self._height, self._width, 3), np.uint8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,37 @@ class View:
         hidden = None
         if config.background is not None:
             hidden = background_geoms(model, keep_floor=config.keep_floor)
-        large = config.height * config.supersample, config.width * config.supersample
-        self.renderer = Renderer(model, data, *large, camera, hidden)
+        self._new_renderer = partial(Renderer, model, data, camera=camera, hidden=hidden)
+        factor = config.supersample
+        self.renderer = self._new_renderer(config.height * factor, config.width * factor)
+        self._enlarged: Renderer | None = None
         self._supersample = config.supersample
         self._background = config.background
         self.picture: Frame | None = None
         self.layer: Frame | None = None
+
+    def refresh(self) -> None:
+        """Upload what a task may change between episodes."""
+        for renderer in self._renderers():
+            renderer.refresh()
+
+    def close(self) -> None:
+        """Free the renderers."""
+        for renderer in self._renderers():
+            renderer.close()
+
+    def enlarged(self, height: int, width: int) -> Frame:
+        """Render the present state again for people, uint8 [height, width, 3]."""
+        if self._enlarged is None or self._enlarged.shape != (height, width):
+            if self._enlarged is not None:
+                self._enlarged.close()
+            self._enlarged = self._new_renderer(height, width)
+        if self._background is None:
+            return np.ascontiguousarray(self._enlarged.rgb())
+        return compose(self._enlarged.rgba(), self._background.shown(height, width))
+
+    def _renderers(self) -> list[Renderer]:
+        return [self.renderer] if self._enlarged is None else [self.renderer, self._enlarged]
 
     def frame(self, rng: np.random.Generator) -> Frame:
         """Render the present state, uint8 [H, W, 3]; ``rng`` drives the background."""

@@ -40,10 +40,6 @@ function markAbsentArms() {
   });
 }
 
-function press(button, on) {
-  button.setAttribute("aria-pressed", String(on));
-}
-
 // Buttons of which exactly one is pressed.
 function addChoice(id, options, key) {
   const group = document.getElementById(id);
@@ -64,9 +60,7 @@ function addArms() {
   const group = document.getElementById("variants");
   data.variants.forEach((variant, i) => {
     const button = htmlElement(group, "button", "", { type: "button" });
-    const swatch = svgElement(button, "svg", { width: 26, height: 8, "aria-hidden": "true" });
-    const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: variant.color, "stroke-width": 3 };
-    svgElement(swatch, "line", { ...line, "stroke-dasharray": variant.dash });
+    drawSwatch(button, variant);
     button.append(variant.label);
     press(button, chosen.shown[i]);
     button.addEventListener("click", () => {
@@ -87,20 +81,6 @@ function addTasks() {
   });
 }
 
-function addToggle(id, change) {
-  const button = document.getElementById(id);
-  button.addEventListener("click", () => {
-    const on = button.getAttribute("aria-pressed") !== "true";
-    press(button, on);
-    change(on);
-  });
-  return button;
-}
-
-function setTheme(dark) {
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-}
-
 addChoice("settings", data.backgrounds, "background");
 addChoice("measures", data.measures, "measure");
 addTasks();
@@ -109,9 +89,7 @@ addToggle("seeds", (on) => {
   chosen.everySeed = on;
   drawPanels();
 });
-const prefersDark = matchMedia("(prefers-color-scheme: dark)").matches;
-setTheme(prefersDark);
-press(addToggle("dark", setTheme), prefersDark);
+addThemeSwitch();
 let width = 0;
 new ResizeObserver(() => {
   if (panels.clientWidth === width) return;
