@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import check, from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
+from sibe.experiments.status import is_locked
 from sibe.storage import run_directory
 from sibe.storage.atomic import SUFFIX
 from sibe.storage.run_directory import RunDirectory
@@ -330,3 +332,60 @@ def test_a_config_with_a_wrong_type_is_one_line(bad: object) -> None:
     if bad != {}:  # a section without fields has their defaults
         with pytest.raises(UserError, match=r"config\.json does not fit"):
             from_json({**good, "sac": bad})
+
+
+# --- links, and a lock that is gone ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".lock", "config.json", "checkpoint", "replay"])
+def test_links_out_of_a_run_are_refused_and_their_targets_kept(tmp_path: Path, name: str) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    RunDirectory.create_or_open(run, CONFIG, META).close()
+    elsewhere.mkdir()
+    (elsewhere / "config.json").write_text(json.dumps(CONFIG))
+    (elsewhere / "precious").write_text("precious")
+    old = run / name
+    if old.is_dir():
+        old.rmdir()
+        old.symlink_to(elsewhere)
+    else:
+        old.unlink()
+        old.symlink_to(elsewhere / ("config.json" if name == "config.json" else "precious"))
+    before = files(elsewhere)
+    assert f"{run / name} is a link that leads out of" in refused(run)
+    assert files(elsewhere) == before
+
+
+def test_a_run_may_itself_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "scratch")
+    with RunDirectory.create_or_open(tmp_path / "runs" / "a", CONFIG, META):
+        assert "is in use" in refused(tmp_path / "scratch" / "a")
+    (tmp_path / "b").symlink_to(tmp_path / "runs" / "a")
+    RunDirectory.create_or_open(tmp_path / "b", CONFIG, META).close()
+
+
+def test_deleting_the_lock_file_lets_nobody_in(tmp_path: Path) -> None:
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        (tmp_path / ".lock").unlink()
+        assert "is in use by another process" in refused(tmp_path)
+        assert is_locked(tmp_path)
+        (tmp_path / ".lock").unlink()
+        assert is_locked(tmp_path)
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    assert not is_locked(tmp_path)
+
+
+def test_where_folders_cannot_be_locked_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def on_nfs(file: Any, operation: int) -> None:
+        if isinstance(file, int):  # a folder's descriptor
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", on_nfs)
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        assert "is in use" in refused(tmp_path) and is_locked(tmp_path)

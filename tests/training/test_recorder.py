@@ -61,7 +61,7 @@ def record(recorder: Recorder) -> None:
     recorder.tick(1000, 125, 100)
     recorder.episode(ROW)
     recorder.evaluation(COUNTS, [EvalEpisode(7, 10.0, 1000), EvalEpisode(8, 14.0, 900)])
-    recorder.positions()
+    recorder.copies()
     recorder.close()
 
 

@@ -36,6 +36,8 @@ class Evaluate:
     """Render the video at this size, in pixels (default: the frames that the policy sees)."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
@@ -57,7 +59,8 @@ class Evaluate:
             check_mp4(self.video)
         elif self.video_size is not None:
             raise UserError("--video-size is the size of a video: name its file with --video")
-        policy = load_policy(self.run_, device=self.device)
+        allowed = self.allow_import or self.task is not None  # then the run's own is not made
+        policy = load_policy(self.run_, device=self.device, allow_import=allowed)
         trained = policy.config.env
         env = replace(
             trained,

@@ -27,6 +27,8 @@ class Export:
     """Upload it as well: user/name on the Hugging Face Hub (pip install 'sibe[hub]')."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Export, and say what can be done with it."""
@@ -45,6 +47,7 @@ class Export:
             seed=self.seed,
             overwrite=self.overwrite,
             device=self.device,
+            allow_import=self.allow_import,
             push_to=self.push,
         )
         score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"

@@ -7,6 +7,7 @@ inside the verbs, so that `sibe --help` does not wait for torch and MuJoCo.
 from __future__ import annotations
 
 import io
+import os
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -62,9 +63,18 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
+def _open_standard_streams() -> None:
+    """Open those that were closed (``>&-``): a file opened later would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
+
+
 def main(args: list[str] | None = None) -> None:
     """Run the command line, once it is imported (`sibe.__main__`)."""
     args = sys.argv[1:] if args is None else args
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal of ASCII only gets "?" for "×"
             stream.reconfigure(errors="replace")

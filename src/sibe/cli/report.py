@@ -26,16 +26,16 @@ class Report:
     def run(self) -> int:
         """Write the report and say what is in it."""
         from sibe.analysis.report.report import PAGE, write_report
-        from sibe.errors import UserError
+        from sibe.errors import UserError, printable
         from sibe.logs.amounts import count
 
         if not self.runs:
             raise UserError("sibe report needs run directories: sibe report runs --out report")
         results = write_report(self.runs, self.out, self.at, self.last)
         for name, reason in results.study.left_out:
-            print(f"left out {name}: {reason}")
+            print(printable(f"left out {name}: {reason}"))
         for note in results.notes:
-            print(note)
+            print(printable(note))
         print(f"{count(len(results.study.runs), 'run')}, scores {results.when}")
         print(f"open {self.out / PAGE}")
         return 0

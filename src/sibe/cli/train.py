@@ -23,7 +23,8 @@ from sibe.storage.run_files import RunFiles
 
 _AGENT_PARTS = ("sac", "encoder")
 """Parts of the config that not every agent uses; those it does not use have no flags."""
-_WITH_RESUME = ("--resume", "--track", "--env-steps")
+_ALLOW_IMPORT = "With --resume: let the run's task import the module it names (module:Name-v0)."
+_WITH_RESUME = ("--resume", "--track", "--env-steps", "--allow-import")
 
 
 def first_value(args: list[str], *flags: str) -> str | None:
@@ -44,6 +45,7 @@ def train_type(default: RunConfig) -> type[Any]:
     fields: list[Any] = [
         ("out", Annotated[Path | None, arg(help="Directory of the run (default: runs/…).")], None),
         ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
+        ("allow_import", Annotated[bool, arg(help=_ALLOW_IMPORT)], False),
     ]
     unused = set(_AGENT_PARTS) - set(find_agent(default.method).parts)
     hints = get_type_hints(RunConfig)
@@ -119,7 +121,7 @@ def _resume(command: Any, args: list[str]) -> int:
         raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
     track = command.schedule.track if "--track" in words else None
     env_steps = command.schedule.env_steps if "--env-steps" in words else None
-    resume(command.resume, track, env_steps)
+    resume(command.resume, track, env_steps, allow_import=command.allow_import)
     return 0
 
 

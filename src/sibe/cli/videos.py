@@ -8,6 +8,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from sibe.cli.parsing import Group
+from sibe.errors import printable
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class ListVideos:
 
         bank = ClipBank.open(self.bank)
         for clip in dict.fromkeys((*bank.clips("train"), *bank.clips("eval"))):
-            print(f"{clip.split:5s} {clip.frames:6d} frames  {clip.source}")
+            print(f"{clip.split:5s} {clip.frames:6d} frames  {printable(clip.source)}")
         return 0
 
 

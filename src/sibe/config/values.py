@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, dataclass_transform
 
-from sibe.errors import UserError, nearest
+from sibe.errors import UserError, nearest, printable
 
 
 @dataclass(frozen=True)
@@ -174,4 +174,6 @@ def _wanted_type(kind: Any, value: Any) -> str | None:
     words, allowed = _KINDS[kind]
     if isinstance(value, bool) and kind is not bool:
         return words
+    if isinstance(value, str) and printable(value) != value:  # it will be shown
+        return "text without control characters"
     return None if isinstance(value, allowed) else words

@@ -8,6 +8,7 @@ with the suite. Action repeats follow the paper's Table 3, for other domains the
 from __future__ import annotations
 
 import re
+import sys
 from typing import Literal, NamedTuple, get_args
 
 from sibe.errors import UserError, nearest
@@ -64,6 +65,7 @@ VIDEOS = ("video", "video_random")
 BackgroundName = Literal["clean", "noise", "video", "video_random"]
 BACKGROUNDS: tuple[BackgroundName, ...] = get_args(BackgroundName)
 LOOP_FRAMES = 1000
+MAX_SIZE = 4096  # pixels; software renderers crash far above it
 
 
 class TaskSpec(NamedTuple):
@@ -94,6 +96,19 @@ SUITE_TASKS: dict[str, TaskSpec] = {
 def is_gym_id(name: str) -> bool:
     """Tell whether ``name`` is written like a Gymnasium id ("Pendulum-v1", "module:Name-v0")."""
     return ":" in name or re.search(r"-v\d+$", name) is not None
+
+
+def refuse_import(task: str, *, allowed: bool) -> None:
+    """Refuse a task of a file from elsewhere that would have Gymnasium import a module.
+
+    One that is imported already, as from Python, runs nothing any more.
+    """
+    module, colon, _ = task.partition(":")
+    if colon and not allowed and module not in sys.modules:
+        raise UserError(
+            f"its task {task!r} would import and run the module {module!r}: if you trust it, allow "
+            f"that with --allow-import (in Python, import it first)"
+        )
 
 
 def task_spec(name: str) -> TaskSpec:

@@ -1,9 +1,11 @@
 """A run directory: the only thing that passes between training and what comes after it.
 
 Whoever writes in it holds its lock, so two processes never share one; the operating system frees
-the lock however the holder ends. ``config.json`` is written first and makes a folder a run: the
-same config comes back to it, another is refused, and a folder of anything else is left alone.
-``check`` refuses what can be refused without writing anything, for those who build before.
+the lock however the holder ends. It is a lock on the folder itself, which cannot be deleted
+unnoticed, and on the file ``.lock``, which names the holder. ``config.json`` is written first and
+makes a folder a run: the same config comes back to it, another is refused, and a folder of anything
+else is left alone. ``check`` refuses what can be refused without writing anything, for those who
+build before.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sibe.errors import InUseError, UserError
 from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
+from sibe.storage.contained_file import contained, open_file, read_file
+from sibe.storage.folder_lock import FolderLock
 from sibe.storage.run_files import (
     CONFIG_JSON,
     EXPORTED_WEIGHTS,
@@ -29,6 +33,7 @@ from sibe.storage.run_files import (
 )
 
 Values = dict[str, Any]
+_LONGEST_PID = 64
 
 
 def _as_it_is(config: Values) -> Values:
@@ -42,7 +47,7 @@ class RunDirectory(RunFiles):
         """Take the lock of the existing folder ``path``; use ``create_or_open`` instead."""
         super().__init__(path)
         self.config: Values = {}
-        self._lock_file = _take_lock(self)
+        self._locks = _take_lock(self)
 
     @classmethod
     def create_or_open(
@@ -71,7 +76,7 @@ class RunDirectory(RunFiles):
             path.mkdir(parents=True, exist_ok=True)
             refuse_foreign(path)  # before the lock, which would leave a file there
             run = cls(path)
-            with run._closed_on_error():
+            with _closed_on_error(run._locks):
                 there, free = _refuse_other(run, config, comparable)
                 if free and comparable(there) != comparable(config):
                     run.tracker_json.unlink(missing_ok=True)  # it names a run with that config
@@ -106,7 +111,7 @@ class RunDirectory(RunFiles):
     def close(self) -> None:
         """Free the lock."""
         # Closing, not unlocking: a forked child that gets here must not free its parent's lock.
-        self._lock_file.close()
+        self._locks.close()
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -117,46 +122,50 @@ class RunDirectory(RunFiles):
     def _settle(self, config: Values, meta: Values, *, replace: bool) -> None:
         """Bring the folder into the state that every process of the run starts from."""
         self.config = config
+        for folder in self.folders:
+            contained(folder, self.path)  # files are deleted in them
         remove_temporary(self.path)
         for file, values in ((self.config_json, config), (self.meta_json, meta)):
             if replace or not file.exists():
                 _write_json(file, values)
-        for folder in (self.checkpoints, self.replay, self.videos, self.tensorboard):
+        for folder in self.folders:
             folder.mkdir(exist_ok=True)
             remove_temporary(folder)
 
-    @contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
+
+def _take_lock(run: RunFiles) -> ExitStack:
+    locks = ExitStack()
+    with _closed_on_error(locks):
+        file = locks.enter_context(
+            open_file(run.lock, "a+b", within=run.path, limit=_LONGEST_PID, buffering=0)
+        )
+        folder = locks.enter_context(FolderLock(run.path))
         try:
-            yield
-        except BaseException:
-            self.close()
-            raise
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder.take()
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().decode(errors="replace").strip() or "unknown"
+            raise InUseError(
+                f"{run.path} is in use by another process (pid {holder}): "
+                "wait for it, or choose another --out"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()).encode())
+    return locks
 
 
 def _write_json(file: Path, values: Values) -> None:
     write_atomic(file, (json.dumps(values, indent=1) + "\n").encode())
 
 
-def _take_lock(run: RunFiles) -> IO[str]:
-    lock = run.lock.open("a+", encoding="ascii", errors="replace")
+@contextmanager
+def _closed_on_error(locks: ExitStack) -> Iterator[None]:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        lock.close()
-        raise InUseError(
-            f"{run.path} is in use by another process (pid {holder}): "
-            "wait for it, or choose another --out"
-        ) from None
+        yield
     except BaseException:
-        lock.close()
+        locks.close()
         raise
-    return lock
 
 
 def refuse_foreign(path: Path) -> None:
@@ -188,7 +197,7 @@ def _refuse_closed(folder: Path) -> None:
 def has_begun(run: RunFiles) -> bool:
     """Return whether there is anything of the run to lose: a checkpoint or a row of a log."""
     rows = run.train_csv
-    lines = rows.read_bytes().count(b"\n") if rows.exists() else 0
+    lines = read_file(rows, within=run.path).count(b"\n") if rows.exists() else 0
     return lines > 1 or any(run.checkpoints.glob("*")) or any(run.replay.glob("*"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from sibe.errors import UserError
 from sibe.logs.console import Progress
-from sibe.logs.csv_log import last_return
-from sibe.logs.csv_sink import CsvSink
+from sibe.logs.csv_log import LogCopy, last_return
+from sibe.logs.csv_sink import CsvSink, KnownLog
 from sibe.logs.sink import Sink
 from sibe.logs.tensorboard import TensorBoardLog
 from sibe.logs.video import write_mp4
@@ -43,12 +43,12 @@ class Recorder:
         self._needed: list[Sink] = []
         self._optional = list(optional)
 
-    def rewind(self, positions: dict[str, int]) -> None:
-        """Cut from the csv files whatever came after a checkpoint; all of it if there is none."""
-        CsvSink.rewind(self._run, positions)
+    def rewind(self, logs: Mapping[str, KnownLog]) -> None:
+        """Make the csv files what they were at a checkpoint; empty if there is none."""
+        CsvSink.rewind(self._run, logs, self.say)
 
-    def before_evaluation(self, env_step: int) -> tuple[int, dict[str, int]]:
-        """Return the env step of the evaluation before, and where the csv files end after it."""
+    def before_evaluation(self, env_step: int) -> tuple[int, dict[str, LogCopy]]:
+        """Return the env step of the evaluation before, and the csv files as they were then."""
         return CsvSink.before_evaluation(self._run, env_step)
 
     def open(self, metrics: Sequence[str], env_step: int) -> None:
@@ -111,11 +111,11 @@ class Recorder:
         except UserError as error:
             self.say(f"no video: {error}")
 
-    def positions(self) -> dict[str, int]:
-        """Make the csv files safe on disk and return where each one ends."""
+    def copies(self) -> dict[str, LogCopy]:
+        """Make the csv files safe on disk and return what each one holds."""
         assert self._csv is not None
         self._feed(lambda sink: sink.flush())
-        return self._csv.positions()
+        return self._csv.copies()
 
     def close(self) -> None:
         """Close all files and the display."""

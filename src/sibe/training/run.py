@@ -22,7 +22,7 @@ from sibe.catalogue.run_config import (
     with_defaults,
 )
 from sibe.config.schema import RunConfig
-from sibe.envs.tasks import check_clips
+from sibe.envs.tasks import check_clips, refuse_import
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
 from sibe.storage.run_directory import RunDirectory, has_begun, refuse_foreign
@@ -196,14 +196,17 @@ def resume(
     *,
     callbacks: Sequence[Callback] = (),
     own: OwnEnvs | None = None,
+    allow_import: bool = False,
 ) -> Path:
     """Continue the run in ``path`` with the config it was started with.
 
     ``track`` overrides the tracker it was started with. One that is not installed here is refused
     if it is asked for; if it is only what the run was started with, the run goes on without.
     ``env_steps`` extends the run, which then ends as one that was asked for as many at first.
+    ``allow_import`` is as for ``load_policy``.
     """
     config = read_run_config(path)
+    refuse_import(config.env.task, allowed=allow_import)
     if track is None:
         track = config.schedule.track
         try:
