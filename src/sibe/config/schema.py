@@ -92,6 +92,8 @@ class SACConfig:
     """Width of the two hidden layers of actor and critics."""
     batch: Annotated[int, Bounds(2)] = 256
     """Chunks per minibatch, B (preset paper: 256, and 128 for walker_walk)."""
+    group: Count = 1
+    """Chunks of a minibatch that look alike, so that the background tells none apart; 1 for any."""
     chunk: Count = 2
     """Consecutive transitions per chunk, L."""
     method_batch: Count = 1

@@ -19,6 +19,7 @@ from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
 from sibe.replay.episodes import Episode, EpisodeError
 from sibe.replay.frames import Bytes, FrameStore
+from sibe.replay.lookalikes import CANDIDATES, Drawn, Thumbnails, grouped
 from sibe.replay.ring import Index, Ring, Span
 from sibe.replay.sampling import Sampling
 
@@ -32,6 +33,7 @@ class Replay:
         action_dim: length of an action.
         stack: frames per observation.
         pad: the random shift reaches ±``pad`` pixels; 0 is no augmentation.
+        groups: whether chunks that look alike can be drawn together.
     """
 
     def __init__(
@@ -42,9 +44,11 @@ class Replay:
         *,
         stack: int,
         pad: int = 4,
+        groups: bool = False,
     ) -> None:
         self._ring = Ring(capacity, stack)
         self._frames = FrameStore(capacity, frame_shape, pad)
+        self._thumbnails = Thumbnails(capacity, frame_shape) if groups else None
         self._action = np.zeros((capacity, action_dim), np.float32)
         self._reward = np.zeros(capacity, np.float32)
         self._discount = np.zeros(capacity, np.float32)
@@ -111,9 +115,18 @@ class Replay:
         return self._ring.can_sample(length)
 
     def sample(
-        self, batch: int, length: int, rng: np.random.Generator, *, frames_per_state: int = 1
+        self,
+        batch: int,
+        length: int,
+        rng: np.random.Generator,
+        *,
+        frames_per_state: int = 1,
+        group: int = 1,
     ) -> Chunk:
         """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
+
+        With a ``group`` of more than 1, only the first of each group is drawn so; the others look
+        like it (`sibe.replay.lookalikes`).
 
         The running episode takes part. Stacked (``frames_per_state`` 1), each of the ``length + 1``
         states of each chunk gets a shift of its own. As single frames, those of a chunk share one,
@@ -122,7 +135,7 @@ class Replay:
         """
         if frames_per_state not in (1, self._ring.stack):
             raise ValueError(f"a state has {self._ring.stack} frames, not {frames_per_state}")
-        start, first = self._ring.draw(batch, length, rng)
+        start, first = self._draw(batch, length, group, rng)
         states = start + np.arange(length + 1)[:, None]  # [L+1, B]
         at = self._ring.slots(states[:-1])
         action, reward, discount = (
@@ -143,8 +156,19 @@ class Replay:
 
     def minibatch(self, wanted: Sampling, rng: np.random.Generator) -> Chunk:
         """Draw what an agent asks for."""
-        frames = wanted.frames_per_state
-        return self.sample(wanted.batch, wanted.length, rng, frames_per_state=frames)
+        frames, group = wanted.frames_per_state, wanted.group
+        return self.sample(wanted.batch, wanted.length, rng, frames_per_state=frames, group=group)
+
+    def _draw(
+        self, batch: int, length: int, group: int, rng: np.random.Generator
+    ) -> tuple[Index, Index]:
+        if group == 1:
+            return self._ring.draw(batch, length, rng)
+        assert self._thumbnails is not None
+        candidates = Drawn(*self._ring.draw(CANDIDATES, length, rng))
+        slots = self._ring.slots(candidates.start)
+        distances = self._thumbnails.distances(slots[: batch // group], slots)
+        return grouped(candidates, distances, group, rng)
 
     def _shifts(self, shape: tuple[int, ...], rng: np.random.Generator) -> Index:
         return rng.integers(0, 2 * self._pad + 1, size=(*shape, 2))
@@ -220,7 +244,12 @@ class Replay:
             raise ValueError(
                 f"a frame is uint8 {self._frame_shape}, not {frame.dtype} {frame.shape}"
             )
-        self._frames.put(self._ring.push(first=first), frame)
+        self._store(self._ring.push(first=first), frame)
+
+    def _store(self, slot: int, frame: Bytes) -> None:
+        self._frames.put(slot, frame)
+        if self._thumbnails is not None:
+            self._thumbnails.put(slot, frame)
 
     def _stored(self, span: Span) -> Index:
         """Slots of the frames of an episode that are still in the ring, in order."""
@@ -245,7 +274,7 @@ class Replay:
                 "its own file, or start the run in a new folder"
             )
         for slot, frame in zip(slots.tolist(), episode.frames[-len(slots) :], strict=True):
-            self._frames.put(slot, frame)
+            self._store(slot, frame)
         steps = slots[:-1]
         begin = len(episode.reward) - len(steps)
         self._action[steps] = episode.action[begin:]

@@ -40,10 +40,12 @@ def build_replay(config: RunConfig, env: gym.Env[Any, Any]) -> Replay:
     frame, actions = env.observation_space.shape, env.action_space.shape
     assert frame is not None and actions is not None
     height, width, channels = frame
+    wanted = sampling(config)
     return Replay(
         config.schedule.replay_capacity,
         (height, width, channels),
         actions[0],
         stack=config.env.stack,
-        pad=sampling(config).shift,
+        pad=wanted.shift,
+        groups=wanted.group > 1,
     )

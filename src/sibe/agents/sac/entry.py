@@ -36,7 +36,7 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
         build=build,
         preset=lambda config: with_preset(config, method),
         sampling=sampling,
-        check=lambda config: None,
+        check=check,
         checkpoint_bytes=checkpoint_bytes,
         update_bytes=update_bytes,
         parts=("encoder", "sac"),
@@ -44,6 +44,13 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
         label=method.label or name,
         color=method.color,
     )
+
+
+def check(config: RunConfig) -> None:
+    """Refuse a minibatch that is not made of whole groups."""
+    sac = config.sac
+    if sac.batch % sac.group:
+        raise UserError(f"--sac.batch must be a multiple of --sac.group, not {sac.batch}")
 
 
 def build_method(
@@ -67,7 +74,8 @@ def sampling(config: RunConfig) -> Sampling:
     """Return what an update of SAC draws: chunks long enough for the n-step target."""
     sac = config.sac
     frames = config.env.stack if config.encoder.fusion == "late" else 1
-    return Sampling(sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1, sac.shift, 1, frames)
+    batch, length = sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1
+    return Sampling(batch, length, sac.shift, 1, frames, sac.group)
 
 
 def checkpoint_bytes(config: RunConfig) -> int:
