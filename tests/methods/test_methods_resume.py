@@ -61,7 +61,7 @@ def final_agent(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [n for n, e in METHODS.items() if isinstance(e, Entry)])
 def test_resume_is_exact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_conclude", lambda _: None)  # pictures are tested elsewhere
+    monkeypatch.setattr(run, "conclude", lambda _: None)  # pictures are tested elsewhere
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     sibe.train(config=short(name), out=whole)
 

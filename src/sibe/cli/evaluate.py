@@ -36,11 +36,14 @@ class Evaluate:
     """Render the video at this size, in pixels (default: the frames that the policy sees)."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
-        from sibe.envs.tasks import check_background
+        from sibe.envs.tasks import check_background, check_clips
         from sibe.errors import UserError
+        from sibe.logs.amounts import count
         from sibe.logs.video import check_mp4, write_mp4
         from sibe.policy.load import load_policy
         from sibe.training.evaluation import (
@@ -56,7 +59,8 @@ class Evaluate:
             check_mp4(self.video)
         elif self.video_size is not None:
             raise UserError("--video-size is the size of a video: name its file with --video")
-        policy = load_policy(self.run_, device=self.device)
+        allowed = self.allow_import or self.task is not None  # then the run's own is not made
+        policy = load_policy(self.run_, device=self.device, allow_import=allowed)
         trained = policy.config.env
         env = replace(
             trained,
@@ -64,12 +68,13 @@ class Evaluate:
             background=check_background(self.background or trained.background),
             clips=self.clips or trained.clips,
         )
+        check_clips(env.background, self.clips)
         envs = make_eval_envs(env, min(self.episodes, MOST_ENVS))
         try:
             actions = envs[0].action_space.shape
             if actions != (policy.agent.action_dim,):
                 raise UserError(
-                    f"{env.task} has {actions[0] if actions else 0} actions, "
+                    f"{env.task} has {count(actions[0] if actions else 0, 'action')}, "
                     f"the agent was trained with {policy.agent.action_dim}"
                 )
             frames: list[Frame] | None = [] if self.video else None
@@ -91,7 +96,8 @@ class Evaluate:
         returns = [episode.episode_return for episode in results]
         print(
             f"{env.task} ({env.background}), agent at env_step {policy.env_step}: "
-            f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes"
+            f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} "
+            f"over {count(len(returns), 'episode')}"
         )
         if self.video and frames is not None:
             write_mp4(self.video, frames, fps)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
 from sibe.envs.backgrounds.background import make_background
-from sibe.envs.backgrounds.clips import MAX_SIZE, SPLITS
+from sibe.envs.backgrounds.clips import SPLITS
 from sibe.envs.dmc import DMCPixels
 from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
@@ -19,7 +19,7 @@ from sibe.envs.own_env import AnyEnv, refuse_own_name
 from sibe.envs.registration import env_id
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import ViewConfig
-from sibe.envs.tasks import LOOP_FRAMES, check_background, is_gym_id, task_spec
+from sibe.envs.tasks import LOOP_FRAMES, MAX_SIZE, check_background, is_gym_id, task_spec
 from sibe.errors import UserError
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
-from sibe.replay.episodes import Episode
+from sibe.replay.episodes import Episode, EpisodeError
 from sibe.replay.frames import Bytes, FrameStore
 from sibe.replay.ring import Index, Ring, Span
 from sibe.replay.sampling import Sampling
@@ -159,8 +159,12 @@ class Replay:
 
     def needed_episodes(self) -> set[int]:
         """Numbers of the finished episodes that have a frame in the ring."""
-        numbers = {span.number for span in self._ring.spans()}
+        numbers = {span.number for span in self._ring.spans()} - self._ring.lost
         return numbers - {self._ring.newest} if self._running else numbers
+
+    def lost_episodes(self) -> list[int]:
+        """Numbers of the episodes that should be in the ring and could not be restored."""
+        return [span.number for span in self._ring.spans() if span.number in self._ring.lost]
 
     def state(self) -> dict[str, Any]:
         """Return what the files of the `needed_episodes` do not hold; fit for ``torch.save``."""
@@ -171,12 +175,20 @@ class Replay:
             "frames_written": self._ring.written,
             "episodes": {span.number: span.first for span in spans},
             "running": running and {key: torch.from_numpy(a) for key, a in running.items()},
+            **({"lost": lost} if (lost := self.lost_episodes()) else {}),
         }
 
-    def restore(self, state: dict[str, Any], read: Callable[[int], Episode]) -> None:
+    def restore(
+        self, state: dict[str, Any], read: Callable[[int], Episode], *, lossy: bool = False
+    ) -> None:
         """Become the replay that gave ``state``; ``read`` returns a finished episode by number.
 
-        From then on every sample equals, byte for byte, that of the replay that went on.
+        From then on every sample equals, byte for byte, that of the replay that went on; unless
+        it is ``lossy`` and episodes cannot be read: these are never sampled.
+
+        Raises:
+            EpisodeError: if an episode cannot be read, or is not the one that was stored.
+            UserError: if the replay had other sizes than this one.
         """
         if state["layout"] != self._layout():
             raise UserError(
@@ -184,14 +196,21 @@ class Replay:
                 f"{state['layout']}, this one {self._layout()}: resume with the same settings"
             )
         running = state["running"]
-        self._ring.restore(state["frames_written"], state["episodes"])
+        self._ring.restore(state["frames_written"], state["episodes"], state.get("lost", ()))
         self._running = running is not None
         for span in self._ring.spans():
+            if span.number in self._ring.lost:
+                continue
             if running is not None and span.number == self._ring.newest:
                 episode = Episode(**{key: tensor.cpu().numpy() for key, tensor in running.items()})
-            else:
-                episode = read(span.number)
-            self._fill(span, episode)
+                self._fill(span, episode)
+                continue
+            try:
+                self._fill(span, read(span.number))
+            except EpisodeError:
+                if not lossy:
+                    raise
+                self._ring.lost.add(span.number)
 
     def _layout(self) -> list[int]:
         return [self._ring.capacity, *self._frame_shape, self._action.shape[1]]
@@ -220,7 +239,7 @@ class Replay:
         whole = min(span.end - span.first, self._ring.capacity)
         shape = (whole, *self._frame_shape, self._action.shape[1])
         if (*episode.frames.shape, episode.action.shape[1]) != shape:
-            raise UserError(
+            raise EpisodeError(
                 f"episode {span.number} does not fit the saved replay (frames and action "
                 f"{(*episode.frames.shape, episode.action.shape[1])}, not {shape}): put back "
                 "its own file, or start the run in a new folder"

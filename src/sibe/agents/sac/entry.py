@@ -15,6 +15,7 @@ from sibe.errors import UserError
 from sibe.methods.base import Method
 from sibe.methods.entry import Entry
 from sibe.nn.encoder import conv_size
+from sibe.nn.late_encoder import POOLED
 from sibe.replay.sampling import Sampling
 
 
@@ -37,6 +38,7 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
         sampling=sampling,
         check=lambda config: None,
         checkpoint_bytes=checkpoint_bytes,
+        update_bytes=update_bytes,
         parts=("encoder", "sac"),
         bonus_field=method.bonus_field,
         label=method.label or name,
@@ -76,3 +78,31 @@ def checkpoint_bytes(config: RunConfig) -> int:
     # Square layers: of two critics and their targets and of the actor; of a method, about three.
     heads = 11 * config.sac.hidden**2 + 9 * width_of_heads**2
     return 4 * (4 * encoder + heads) + 1_000_000
+
+
+def update_bytes(config: RunConfig) -> int:
+    """Return about the bytes of RAM that an update takes on the CPU.
+
+    The minibatch is there as bytes twice (this one, and the one before) and once as floats. Of the
+    images for the online encoder every feature map is kept for the backward pass, which adds a
+    gradient of each; those for the target encoder are encoded without. The hidden layers of actor,
+    critics and method, with their gradients, are about 24 times their width for each transition.
+    Some losses compare all pairs of a minibatch.
+    """
+    size, strides = config.env.size, config.encoder.strides
+    filters, wanted = config.encoder.filters, sampling(config)
+    sides = [conv_size(size, strides[: depth + 1])[0] for depth in range(len(strides))]
+    maps = sum(side * side * filters for side in sides)
+    late = config.encoder.fusion == "late"
+    before = config.env.stack - 1 if late else 0  # frames that the first state needs, each encoded
+    pixels = size * size * 3 * (1 if late else config.env.stack)
+    if late:
+        maps += (sides[-1] - 2) ** 2 * POOLED
+    online = wanted.batch * (config.sac.chunk + before)
+    target = wanted.batch * (wanted.length + before)
+    stored = 2 * (online + target) * pixels
+    images = 4 * (online * (pixels + 2 * maps) + target * (pixels + maps))
+    transitions = wanted.batch * wanted.length
+    width = config.sac.hidden + getattr(config.method_config, "hidden", 0)
+    pairs = 0 if config.method == "none" else 4 * transitions**2
+    return stored + images + 4 * 24 * width * transitions + pairs
