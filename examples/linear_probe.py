@@ -17,4 +17,5 @@ def r_squared(features: Tensor, quantities: Tensor) -> Tensor:
     weights = torch.linalg.lstsq(inputs[:half], quantities[:half]).solution
     truth = quantities[half:]
     unexplained = (truth - inputs[half:] @ weights).square().sum(0)
-    return 1 - unexplained / (truth - truth.mean(0)).square().sum(0)
+    score: Tensor = 1 - unexplained / (truth - truth.mean(0)).square().sum(0)
+    return score

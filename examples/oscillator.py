@@ -121,7 +121,7 @@ def train(bottleneck: SequentialBottleneck, recording: Recording, updates: int, 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda u: min(1, 2 - 2 * u / updates))
     channels, actions, _ = recording
     for _ in range(updates):
-        t = torch.randint(STEPS - HELD_OUT - 1, (256,), generator=generator)
+        t = torch.randint(STEPS - HELD_OUT - 1, (512,), generator=generator)
         loss = bottleneck(channels[t], actions[t], channels[t + 1], generator).loss
         optimizer.zero_grad()
         loss.backward()
@@ -155,7 +155,7 @@ def evaluate(bottleneck: SequentialBottleneck, recording: Recording) -> Result:
 
 
 def compare(
-    memory: float, config: SIBEConfig = CONFIG, updates: int = 1000, seed: int = 0
+    memory: float, config: SIBEConfig = CONFIG, updates: int = 600, seed: int = 0
 ) -> tuple[Result, Result, float]:
     """Return what z knows untrained and trained, and the closed form of the information."""
     rng = np.random.default_rng(seed)
