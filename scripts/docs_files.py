@@ -18,6 +18,7 @@ PUBLISHED = (
     "CONTRIBUTING.md",
     "benchmarks/*.json",
     "docs/**/*.*",
+    "examples/*.py",
     "results/*/*.*",
     "src/sibe/**/*.py",
     "src/sibe/**/*.c",

@@ -11,12 +11,14 @@ import numpy.typing as npt
 import torch
 
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME
+from sibe.logs.csv_log import LogCopy
 from sibe.replay.episodes import Episode
 from sibe.training.evaluation import EvalEpisode as Played
 
 FRAME = (4, 5, 2)  # two channels: nothing may count on three
 LENGTH, REPEAT = 3, 2  # agent steps of an episode; env steps of an agent step
 Event = tuple[Any, ...]
+COPY, EARLIER = LogCopy.of(b"frame\n"), LogCopy.of(b"")
 
 
 class DummyEnv(gym.Env[Any, Any]):
@@ -86,8 +88,11 @@ class DummyReplay:
     def state(self) -> dict[str, Any]:
         return {"kept": 7}
 
-    def restore(self, state: dict[str, Any], read: Any) -> None:
+    def restore(self, state: dict[str, Any], read: Any, *, lossy: bool) -> None:
         self.restored = (state, read(0))
+
+    def lost_episodes(self) -> list[int]:
+        return []
 
 
 class DummyPolicy:
@@ -151,8 +156,11 @@ class DummyRecorder:
         self.rows: list[dict[str, Any]] = []
         self.ticks: list[tuple[int, int, int]] = []
 
-    def rewind(self, positions: dict[str, int]) -> None:
-        self.events.append(("rewind", positions))
+    def rewind(self, logs: dict[str, Any]) -> None:
+        self.events.append(("rewind", logs))
+
+    def before_evaluation(self, env_step: int) -> tuple[int, dict[str, LogCopy]]:
+        return 0, {"train.csv": COPY, "eval.csv": EARLIER}
 
     def open(self, metrics: Sequence[str], env_step: int) -> None:
         self.events.append(("open", tuple(metrics), env_step))
@@ -170,9 +178,9 @@ class DummyRecorder:
     def evaluation(self, counts: dict[str, Any], episodes: Sequence[Played]) -> None:
         self.events.append(("evaluation", counts["frame"], len(episodes)))
 
-    def positions(self) -> dict[str, int]:
+    def copies(self) -> dict[str, LogCopy]:
         self.events.append(("checkpoint",))  # they are asked for when one is written
-        return {"train.csv": 11}
+        return {"train.csv": COPY}
 
 
 class DummyEvaluator:

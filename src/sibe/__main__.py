@@ -1,6 +1,21 @@
-"""``python -m sibe``."""
+"""``sibe`` and ``python -m sibe``."""
 
-from sibe.cli.main import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C is one line from its first import on."""
+    try:
+        from sibe.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.exit(_stopped())
+    run()
+
+
+def _stopped() -> int:
+    print("sibe: stopped", file=sys.stderr)
+    return 130
+
 
 if __name__ == "__main__":  # not where a process is spawned
     main()

@@ -133,6 +133,13 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(
     assert numbers(again.directory) == numbers(whole.result.directory)
 
 
+def test_a_finished_run_is_extended(whole: Whole, tmp_path: Path) -> None:
+    short = sibe.train(Dot, out=tmp_path / "run", **{**SMALL, "env_steps": 60})
+    assert short.finished and short.env_step == 60
+    longer = sibe.train(Dot, resume=short.directory, env_steps=100)
+    assert numbers(longer.directory) == numbers(whole.result.directory)
+
+
 def test_objects_are_used_and_left_open_and_no_callback_changes_a_number(
     whole: Whole, tmp_path: Path
 ) -> None:
@@ -252,7 +259,7 @@ ONE = Dot()
         ({"eval_env": Dot}, "eval_env goes with an environment of your own"),
         ({"task": sibe.RunConfig()}, "sibe.train(config=…)"),
         ({"config": sibe.RunConfig(), "method": "none"}, "leave out preset, method"),
-        ({"resume": "there", "env_steps": 5}, "leave out preset, env_steps"),
+        ({"resume": "there", "eval_every": 5}, "leave out preset, eval_every"),
         ({"callback": Diary}, "a subclass of sibe.Callback"),
         ({"callback": [print]}, "a subclass of sibe.Callback"),
         ({"alhpa": 3}, "unknown option 'alhpa'"),

@@ -55,7 +55,8 @@ def with_sac(config: RunConfig, **changes: Any) -> RunConfig:
 
 def make_chunk(config: RunConfig) -> Chunk:
     g = torch.Generator().manual_seed(3)
-    (n, steps, _, _, frames), size = sampling(config), config.env.size
+    wanted, size = sampling(config), config.env.size
+    n, steps, frames = wanted.batch, wanted.length, wanted.frames_per_state
     shape = (steps + frames, n, size, size, 9 // frames)
     views = torch.randint(0, 256, (2, *shape), generator=g, dtype=torch.uint8)
     return Chunk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -19,6 +20,7 @@ from sibe.cli import main as cli
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.methods.sibe import SIBE
+from sibe.storage.run_files import RunFiles
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add_method.md"
 Install = Callable[..., Path]
@@ -66,7 +68,12 @@ def train(site: Path, method: str, *args: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_the_how_to_trains(install: Install, tmp_path: Path) -> None:
+def test_the_how_to_trains_and_its_run_knows_the_package(
+    install: Install,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     project = tomllib.loads(block("toml"))["project"]
     site = install("surprise", block("python"), **project["entry-points"]["sibe.methods"])
     out = tmp_path / "run"
@@ -78,6 +85,36 @@ def test_the_how_to_trains(install: Install, tmp_path: Path) -> None:
     log = read_csv(out / "train.csv")
     assert log["updates"][-1] > 50
     assert log["bonus"][-1] == pytest.approx(0.5 * log["prediction_error"][-1], rel=1e-4)
+    # Where the package is missing, the run names it.
+    value = project["entry-points"]["sibe.methods"]["surprise"]
+    origin = {"package": "surprise", "entry_point": value}
+    assert RunFiles(out).read_meta()["plugin"] == origin
+    monkeypatch.setattr(registry, "_plugins", dict)
+    lines = (
+        f"eval {out}",
+        f"export {out} --out {tmp_path / 'export'}",
+        f"embed {out} --out {tmp_path / 'grid.png'}",
+        f"train --resume {out}",
+    )
+    for line in lines:
+        assert stop(line) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert f"comes from the package surprise (entry point {value}), which is not" in error
+    assert stop(f"report {out} --out {tmp_path / 'report'}") == 0  # needs its numbers alone
+    capsys.readouterr()
+    meta = RunFiles(out).read_meta()
+    del meta["plugin"]  # a run of an older version
+    (out / "meta.json").write_text(json.dumps(meta))
+    assert stop(f"eval {out}") == 2
+    assert "'surprise' of" in (error := capsys.readouterr().err) and "a plug-in that is n" in error
+    assert "did you mean" not in error
+
+
+def stop(line: str) -> int:
+    """Return the exit code of `sibe LINE` in this process."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(line.split())
+    return int(stopped.value.code or 0)
 
 
 def test_a_plug_in_is_known_by_name_without_being_imported(install: Install) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from PIL import Image
 
 from sibe.cli import doctor
 from sibe.cli import main as cli
+from sibe.envs.backgrounds.clips import Footage, write_bank
 from sibe.envs.rendering import gl
 from sibe.envs.tasks import PAPER_BACKGROUNDS, PAPER_TASKS
 from sibe.errors import UserError
@@ -41,6 +43,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"sibe {version('sibe')}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("help", "sibe --version"),
+        ("help tasks", "--picture"),
+        ("help suite run", "--retries"),
+        ("help train", "--sibe.alpha"),
+    ],
+)
+def test_help_is_a_command_too(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *line.split())
+    assert (code, err) == (0, "") and words in " ".join(out.split())
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
     (tmp_path / "empty").mkdir()
@@ -59,6 +75,13 @@ def folders(tmp_path: Path) -> Path:
         ("tasks --size big", "--size"),
         ("tasks --picture", "--picture"),
         ("tasks --picture x.jpg", ".png"),
+        ("help taks", "did you mean tasks?"),
+        ("suite list --jobs 0", "--jobs must be at least 1"),
+        ("suite run smoke --jobs 0", "--jobs must be at least 1"),
+        ("suite run smoke --retries -1", "--retries must be at least 0"),
+        ("suite run smoke --clips {}/empty", "none of these runs has a video background"),
+        ("ladder --updates 0", "--updates must be at least 1"),
+        ("ladder --clips {}/empty", "--clips has no effect with --background clean"),
         ("tasks --picture {}/x.png --size 0", "--size must be at least 1"),
         ("tasks --picture {}/x.png --size -4", "--size must be at least 1"),
         ("tasks --picture {}/x.png --size 8 --seed -1", "seed"),
@@ -243,3 +266,25 @@ def test_the_picture_shows_six_tasks_in_three_settings(
     warm = (sheet[..., 0] > sheet[..., 2] + 60).astype(int)
     thirds = [third.mean() for third in np.array_split(warm, len(PAPER_BACKGROUNDS), axis=0)]
     assert min(thirds[1:]) > 1.5 * thirds[0] > 0
+
+
+def test_a_closed_standard_output_is_no_reason_to_fail(tmp_path: Path) -> None:
+    line = f"train --preset debug --method none --env-steps 1000 --no-video --out {tmp_path}/run"
+    command = f"{shlex.quote(sys.executable)} -m sibe {line} <&- >&- 2>&-"
+    done = subprocess.run(["sh", "-c", command], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0
+    assert (tmp_path / "run" / "curve.png").exists()
+    assert (tmp_path / "run" / "train.csv").read_text().startswith("frame,")
+
+
+def test_names_in_a_bank_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames = np.zeros((1, 8, 8, 3), np.uint8)
+    footage = [Footage("a\x1b[2Jb\x9b\u202e", "", frames)]
+    write_bank(tmp_path / "bank", footage, lambda _: ["train"], kind="videos", size=8)
+    code, out, _ = run(capsys, "videos", "list", str(tmp_path / "bank"))
+    assert code == 0 and "a?[2Jb??" in out
+    (tmp_path / "\x1b]0;x").mkdir()
+    code, _, err = run(capsys, "eval", str(tmp_path / "\x1b]0;x"))
+    assert code == 2 and "\x1b" not in err

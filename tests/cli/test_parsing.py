@@ -62,9 +62,11 @@ def silent_tyro(monkeypatch: pytest.MonkeyPatch) -> None:
         ("export --episodes 5 runs/a", "missing: --out (see sibe export --help)"),
         ("tasks --pictur x", "unknown option --pictur; did you mean --picture? (see sibe tasks"),
         ("suite list --jbos=2", "unknown option --jbos; did you mean --jobs? (see sibe suite list"),
-        ("tasks --size big", "--size must be an integer, not 'big' (see sibe tasks --help)"),
-        ("tasks --size=big", "--size must be an integer, not 'big' (see sibe tasks --help)"),
-        ("report a --out b --at soon", "--at must be an integer or None, not 'soon' (see sibe re"),
+        ("tasks --size big", "--size must be a whole number, not 'big' (see sibe tasks --help)"),
+        ("tasks --size=big", "--size must be a whole number, not 'big' (see sibe tasks --help)"),
+        ("report a --out b --at soon", "--at must be a whole number, not 'soon' (see sibe report"),
+        ("report a --out b --at 1.5e0", "--at must be a whole number, not '1.5e0' (see sibe repo"),
+        ("tasks --size 1e-2", "--size must be a whole number, not '1e-2' (see sibe tasks --help)"),
         ("ladder --errors 0.1 x", "--errors must be numbers, not '0.1 x' (see sibe ladder --help)"),
         ("suite run smoke --engine fog", "--engine must be one of local, ray, not 'fog' (see sibe"),
         ("tasks --picture", "--picture needs a value (see sibe tasks --help)"),
@@ -86,14 +88,25 @@ def test_what_is_wrong_is_said_in_our_words(line: str, message: str) -> None:
         ("--sibe.alpah 1", "unknown option --sibe.alpah; did you mean --sibe.alpha?"),
         ("--alpha 1", "unknown option --alpha; did you mean --sibe.alpha?"),
         ("--lr 1", "unknown option --lr; did you mean --encoder.lr, --sac.lr, --sibe.lr?"),
-        ("--env_steps x", "--env-steps must be an integer, not 'x'"),
-        ("--encoder.strides 2 x", "--encoder.strides must be integers, not '2 x'"),
+        ("--env_steps x", "--env-steps must be a whole number, not 'x'"),
+        ("--encoder.strides 2 x", "--encoder.strides must be whole numbers, not '2 x'"),
     ],
 )
 def test_flags_of_the_config_are_known(line: str, message: str) -> None:
     kind = train_type(preset_config("debug"))
     with pytest.raises(UserError, match=re.escape(f"{message} (see sibe train --help)")):
         parse(kind, line.split(), prog="sibe train")
+
+
+def test_whole_numbers_may_be_written_with_an_exponent() -> None:
+    kind = train_type(preset_config("debug"))
+    line = "--env-steps 1e6 --eval_every=2.5E+3 --encoder.strides 2e0 1 --camera 1e0 --sac.lr 1e-3"
+    command = parse(kind, line.split(), prog="sibe train")
+    assert (command.schedule.env_steps, command.schedule.eval_every) == (1_000_000, 2500)
+    assert command.encoder.strides == (2, 1) and command.env.camera == 1
+    assert command.sac.lr == 1e-3
+    listed = parse(COMMANDS, ["suite", "list", "smoke", "--seeds", "1e0", "2", "--methods", "1e3"])
+    assert listed.part.seeds == (1, 2) and listed.part.methods == ("1e3",)
 
 
 def test_a_refusal_that_is_not_understood_keeps_the_words_of_tyro(

@@ -49,6 +49,8 @@ BAD = [
     ("--encoder.method-share", "-1"),
     ("--sac.hidden", "1000000"),
     ("--sac.batch", "1000000000000"),
+    ("--sac.batch", "1e9"),
+    ("--method", "plan2explore", "--plan2explore.batch", "1e7"),
     ("--size", "0"),
     ("--size", "8"),
     ("--size", "-84"),
@@ -56,6 +58,11 @@ BAD = [
     ("--action-repeat", "0"),
     ("--camera", "99"),
     ("--clips", "no/such/bank", "--background", "video"),
+    ("--clips", "no/such/bank"),
+    ("--clips", "no/such/bank", "--background", "noise"),
+    ("--loop-frames", "37"),
+    ("--loop-frames", "37", "--background", "video_random"),
+    ("--task", "CartPole-v1"),
     ("--env-steps", "0"),
     ("--initial-steps", "0"),
     ("--initial-steps", "1"),
@@ -109,9 +116,7 @@ def test_bad_values_get_one_line_and_exit_2(
     error = capsys.readouterr().err.strip()
     assert len(error.splitlines()) == 1, error
     assert error.startswith("sibe: ") and "Traceback" not in error
-    assert not (tmp_path / "run" / "checkpoint").exists() or not list(
-        (tmp_path / "run" / "checkpoint").iterdir()
-    )
+    assert list(tmp_path.iterdir()) == []  # nothing is written until the environment stands
 
 
 def test_out_of_reach_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +217,7 @@ def test_a_run_that_cannot_fit_on_disk_is_refused_up_front(
     tiny = type(usage)(usage.total, usage.total, 10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: tiny)
     assert run("train", *SHORT, "--out", str(tmp_path / "run")) == 2
-    assert "GB of disk" in capsys.readouterr().err
+    assert "the run needs 8 MB of disk" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +280,50 @@ def test_eval_of_a_run_elsewhere_and_with_video(
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
     assert run("eval", str(tmp_path)) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_clips_have_no_effect_without_a_video(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in ("eval {}", "probe {} --out {}/x", "embed {} --out {}/x.png"):
+        words = line.replace("{}", str(finished), 1).replace("{}", str(tmp_path))
+        assert run(*words.split(), "--clips", "bank") == 2
+        assert "--clips has no effect with --background clean" in capsys.readouterr().err
+
+
+def test_an_export_is_not_trained_into(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "export"
+    assert run("export", str(finished), "--out", str(out), "--episodes", "1") == 0
+    assert "over 1 episode\n" in capsys.readouterr().out
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    same = ("--task", "walker_walk", "--preset", "debug", "--env-steps", "2e3", "--threads", "1")
+    assert run("train", *same, "--out", str(out)) == 2
+    error = capsys.readouterr().err
+    assert "is an exported policy (it has README.md, config.json, model.safetensors" in error
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_resume_takes_more_env_steps_and_a_tracker_alone(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train", "--resume", str(finished), "--env_steps=1e3") == 2
+    assert "a run of 2000 env steps, which can be extended but" in capsys.readouterr().err
+    assert run("train", "--resume", str(finished), "--env-steps", "2e3") == 0
+    assert "already finished at env_step 2000" in capsys.readouterr().out
+    assert run("train", "--resume", str(finished), "--seed", "2") == 2
+    assert "leave out --seed" in capsys.readouterr().err
+
+
+def test_without_a_preset_the_run_that_is_there_keeps_its_own(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `make train` (preset cpu) and then the same line without a preset, with a GPU."""
+    line = ("--task", "walker_walk", "--env-steps", "2000", "--out", str(finished))
+    assert run("train", *line) == 0
+    said = capsys.readouterr().out
+    assert f"preset debug (that of the run in {finished})" in said and "already finished" in said
 
 
 def test_load_policy_acts_on_single_states_and_batches(finished: Path) -> None:

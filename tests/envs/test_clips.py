@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import multiprocessing
+import os
 import pickle
 import sys
 import time
@@ -24,6 +25,7 @@ from sibe.envs.backgrounds.clips import FRAMES, MANIFEST, ClipBank, Footage, fit
 from sibe.envs.backgrounds.decode import prepare, spread_splits
 from sibe.envs.backgrounds.synthetic import synthetic_bank
 from sibe.errors import UserError
+from sibe.storage.temporary_folder import temporary_folder
 
 COLORS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255), (255, 0, 255)]
 # Suffix, encoder, pixel format; all of these wheels' encoders but the last are always there.
@@ -187,6 +189,12 @@ GOOD = {"source": "a", "sha256": "0", "start": 0, "frames": 5, "split": "train"}
         json.dumps({"format": 1, "kind": "videos", "size": 8, "clips": [{**GOOD, "split": "x"}]}),
         json.dumps({"format": 1, "kind": "videos", "size": 8, "clips": [{**GOOD, "more": 1}]}),
         json.dumps({"format": 1, "kind": "videos", "size": 8, "clips": [{"source": "a"}]}),
+        json.dumps({"format": 1, "kind": "videos", "size": 8, "clips": [{**GOOD, "source": {}}]}),
+        json.dumps({"format": 1, "kind": "videos", "size": 8, "clips": [{**GOOD, "sha256": 1}]}),
+        json.dumps({"format": 1, "kind": ["videos"], "size": 8, "clips": [GOOD]}),
+        json.dumps({"format": 1, "kind": "videos", "size": 10**9, "clips": [GOOD]}),
+        json.dumps({"format": 1, "kind": "videos", "size": float("inf"), "clips": [GOOD]}),
+        json.dumps({"format": 1, "kind": "videos", "size": 8, "clips": [{**GOOD, "split": []}]}),
     ],
 )
 def test_damaged_manifest_is_refused(tmp_path: Path, manifest: str) -> None:
@@ -203,6 +211,19 @@ def test_damaged_frames_are_refused(tmp_path: Path, size: int | None) -> None:
     frames.unlink() if size is None else frames.write_bytes(bytes(size))
     with pytest.raises(UserError, match="damaged"):
         ClipBank.open(tmp_path / "bank")
+
+
+@pytest.mark.parametrize("name", [FRAMES, MANIFEST])
+def test_links_out_of_a_bank_are_refused(tmp_path: Path, name: str) -> None:
+    small_bank(tmp_path / "bank")
+    (tmp_path / "bank" / name).rename(tmp_path / "elsewhere")
+    (tmp_path / "bank" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=f"{name} is a link that leads out of"):
+        ClipBank.open(tmp_path / "bank")
+    (tmp_path / "bank" / name).unlink()
+    (tmp_path / "elsewhere").rename(tmp_path / "bank" / name)
+    (tmp_path / "link").symlink_to(tmp_path / "bank")
+    assert len(ClipBank.open(tmp_path / "link")) == 5
 
 
 # --- writing
@@ -251,6 +272,21 @@ def test_the_earlier_bank_returns_if_the_new_one_cannot_take_its_place(
         small_bank(tmp_path / "bank", size=16, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["bank"]
     assert ClipBank.open(tmp_path / "bank").size == 8
+
+
+def test_what_killed_writers_left_is_cleaned_up(tmp_path: Path) -> None:
+    small_bank(tmp_path / "bank")
+    (tmp_path / "bank").rename(tmp_path / ".bank.01234567.old")  # killed while it was replaced
+    (tmp_path / ".bank.01234567.tmp" / "below").mkdir(parents=True)
+    (tmp_path / ".other.01234567.tmp").mkdir()
+    with temporary_folder(tmp_path, ".bank.") as used:
+        with pytest.raises(UserError, match="cannot write the clip bank"):
+            small_bank(tmp_path / "bank")  # the earlier one is back
+        assert len(ClipBank.open(tmp_path / "bank")) == 5
+        small_bank(tmp_path / "bank", size=16, overwrite=True)
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert left == sorted((".other.01234567.tmp", used.name, "bank"))
+    assert ClipBank.open(tmp_path / "bank").size == 16
 
 
 def test_full_disk_is_a_user_error(tmp_path: Path) -> None:
@@ -439,6 +475,20 @@ def test_a_truncated_video_keeps_its_readable_frames(
     assert lines[0].startswith(f"a{suffix}: only {len(half)} frames can be read")
     for i in range(len(half)):
         assert np.abs(half.frame(i, 32, 32).astype(int) - whole.frame(i, 32, 32)).max() <= 16
+
+
+def test_what_is_no_file_is_skipped_without_waiting(tmp_path: Path) -> None:
+    write_video(tmp_path / "in" / "good.mp4")
+    os.mkfifo(tmp_path / "in" / "pipe.mp4")
+    (tmp_path / "in" / "zero.mp4").symlink_to("/dev/zero")
+    (tmp_path / "in" / "huge.mp4").touch()
+    os.truncate(tmp_path / "in" / "huge.mp4", 1 << 40)
+    os.mkfifo(tmp_path / "in" / "\x1b[2Jpipe.mp4")
+    lines: list[str] = []
+    bank = prepare(tmp_path / "in", tmp_path / "bank", size=8, report=lines.append)
+    assert [clip.source for clip in bank.clips("train")] == ["good.mp4"]
+    skipped = [line for line in lines if line.startswith("skipped")]
+    assert len(skipped) == 4 and not any("\x1b" in line for line in lines)
 
 
 def test_a_truncated_mp4_without_index_is_skipped(tmp_path: Path) -> None:

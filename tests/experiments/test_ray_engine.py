@@ -151,7 +151,8 @@ def test_interrupted_and_finished_smoke_is_that_of_the_local_engine(
     assert set.union(*addresses.values()) == {"127.0.0.1"}, addresses
     first.send_signal(signal.SIGINT)
     _, err = first.communicate(timeout=60)
-    assert first.returncode == 130 and err.endswith("sibe: stopped\n"), err
+    assert first.returncode == 130, err
+    assert err.endswith("sibe: stopped; the same command continues\n"), err
     runs = [path.parent for path in tmp_path.rglob("config.json")]
     assert runs and not any(is_locked(run) for run in runs)
 

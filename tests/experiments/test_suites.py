@@ -248,10 +248,23 @@ def test_a_run_keeps_the_threads_and_device_it_was_started_with(tmp_path: Path) 
     with pytest.raises(UserError, match=r"threads is 3 there and 7 here.*--root"):
         asked = Overrides(threads=7)
         settle(planned("ablation-chunk", tmp_path, threads=7), threads=1, device="cpu", given=asked)
-    with pytest.raises(UserError, match=r"schedule\.env_steps is 500000 there and 900 here"):
+    with pytest.raises(UserError, match=r"a run of 500000 env steps.*not cut to 900"):
         asked = Overrides(env_steps=900)
         other = planned("ablation-chunk", tmp_path, env_steps=900)
         settle(other, threads=1, device="cpu", given=asked)
+    more = planned("ablation-chunk", tmp_path, env_steps=600_000)
+    given = Overrides(env_steps=600_000)
+    settled = settle(more, threads=1, device="cpu", given=given)  # the run will be extended
+    assert (settled.config.schedule.env_steps, settled.config.threads) == (600_000, 3)
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    run = planned("smoke", tmp_path)
+    run.path.mkdir(parents=True)
+    (run.path / "config.json").write_text(json.dumps(as_stored(run.config)))
+    (run.path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match=r"an exported policy .it has config\.json, model\.safe"):
+        settle(run, threads=1, device="cpu", given=NOTHING)
 
 
 # the estimate ----------------------------------------------------------------------------------
@@ -401,7 +414,7 @@ def test_another_config_in_the_root_is_refused_before_anything_starts(
     RunDirectory.create_or_open(run.path, config, {}).close()
     before = sorted(tmp_path.rglob("*"))
     code, _, err = run_cli(capsys, "run", "smoke", "--root", str(tmp_path), "--env-steps", "900")
-    assert code == 2 and "schedule.env_steps is 2000 there and 900 here" in err
+    assert code == 2 and "is a run of 2000 env steps" in err
     assert sorted(tmp_path.rglob("*")) == before
     assert json.loads((run.path / "config.json").read_text()) == config
 

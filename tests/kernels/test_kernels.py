@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -302,7 +305,8 @@ def learn(cache: Path, **environment: str) -> str:
 @compiled
 def test_it_is_compiled_once_and_kept(tmp_path: Path) -> None:
     assert learn(tmp_path).startswith("has")
-    (kept,) = (tmp_path / "sibe").iterdir()  # and nothing else is left behind
+    (kept,) = (tmp_path / "sibe" / "kernels").iterdir()  # and nothing else is left behind
+    assert kept.parent.stat().st_mode & 0o077 == 0
     written = kept.stat().st_mtime_ns
     assert learn(tmp_path).startswith("has")
     assert kept.stat().st_mtime_ns == written
@@ -330,14 +334,84 @@ def test_a_cache_that_is_a_file_does_no_harm(tmp_path: Path) -> None:
     assert learn(tmp_path).startswith("lacks")
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a compiled library."""
+    path = tmp_path_factory.mktemp("cache")
+    assert learn(path).startswith("has")
+    return path
+
+
+def truncate(kept: Path, whole: bytes) -> None:
+    kept.write_bytes(whole[: len(whole) // 2])  # loading it would end the process
+
+
+def flip(kept: Path, whole: bytes) -> None:
+    kept.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+
+
+def empty(kept: Path, whole: bytes) -> None:
+    """A library without our functions, under the right hash."""
+    source = kept.with_name("a.c")
+    source.write_text("int other(void) { return 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(kept)], check=True)
+    source.unlink()
+    start = kept.name.rpartition("-")[0]
+    kept.rename(kept.with_name(f"{start}-{hashlib.sha256(kept.read_bytes()).hexdigest()}.so"))
+
+
+def link(kept: Path, whole: bytes) -> None:
+    elsewhere = kept.parent.parent / "planted.so"
+    elsewhere.write_bytes(whole)
+    kept.unlink()
+    kept.symlink_to(elsewhere)
+
+
 @compiled
-@pytest.mark.parametrize("left", [b"", b"rubbish"])
-def test_a_damaged_library_is_compiled_again(left: bytes, tmp_path: Path) -> None:
-    learn(tmp_path)
-    (kept,) = (tmp_path / "sibe").iterdir()
-    kept.write_bytes(left)
+@pytest.mark.parametrize("damage", [truncate, flip, empty, link])
+def test_what_is_not_as_it_was_written_is_compiled_again(
+    damage: Callable[[Path, bytes], None], cache: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(cache, tmp_path, dirs_exist_ok=True)
+    (kept,) = (tmp_path / "sibe" / "kernels").iterdir()
+    whole = kept.read_bytes()
+    damage(kept, whole)
     assert learn(tmp_path).startswith("has")
-    assert len(kept.read_bytes()) > 1000
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+    assert kept.read_bytes() == whole and not kept.is_symlink()
+
+
+@compiled
+@pytest.mark.parametrize("open_to_all", ["sibe", "sibe/kernels"])
+def test_nothing_is_loaded_from_a_folder_that_others_can_write_to(
+    open_to_all: str, cache: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(cache, tmp_path / "cache")
+    folder = tmp_path / "cache" / "sibe" / "kernels"
+    (tmp_path / "cache" / open_to_all).chmod(0o777)
+    (kept,) = folder.iterdir()
+    before = kept.stat()
+    (tmp_path / "tmp").mkdir()
+    said = learn(tmp_path / "cache", TMPDIR=str(tmp_path / "tmp"))
+    assert said.startswith("has") and "at each start" in said
+    assert not list((tmp_path / "tmp").iterdir())  # nor is anything left
+    assert list(folder.iterdir()) == [kept] and kept.stat() == before
+
+
+@compiled
+def test_a_killed_compilation_is_cleaned_up_at_the_next_start(cache: Path, tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    compiler.chmod(0o755)
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": str(compiler)}
+    done = subprocess.run([sys.executable, "-c", _LEARN], env=env, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    folder = tmp_path / "sibe" / "kernels"
+    assert len(list(folder.iterdir())) == 1
+    (kept,) = (cache / "sibe" / "kernels").iterdir()
+    shutil.copy(kept, folder)  # with nothing left to compile, too
+    assert learn(tmp_path).startswith("has")
+    assert [path.name for path in folder.iterdir()] == [kept.name]
 
 
 @compiled

@@ -38,21 +38,21 @@ def test_rows_go_to_their_files(tmp_path: Path) -> None:
     )
 
 
-def test_rewind_to_the_positions_of_a_checkpoint_or_to_nothing(tmp_path: Path) -> None:
+def test_rewind_to_what_a_checkpoint_holds_or_to_nothing(tmp_path: Path) -> None:
     run = RunFiles(tmp_path)
-    CsvSink.rewind(run, {})  # a new run has no files
+    CsvSink.rewind(run, {}, print)  # a new run has no files
     assert not list(tmp_path.iterdir())
     sink = CsvSink(run, [])
     sink.episode({**COUNTS, "episode_reward": 3.5})
-    positions = sink.positions()
+    copies = sink.copies()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert positions == {name: len(content) for name, content in before.items()}
+    assert {name: copy.content() for name, copy in copies.items()} == before
     sink.episode({**COUNTS, "episode_reward": 4.5})
     sink.evaluation(MEAN, RETURNS)
     sink.close()
-    CsvSink.rewind(run, positions)
+    CsvSink.rewind(run, copies, print)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    CsvSink.rewind(run, {})
+    CsvSink.rewind(run, {}, print)
     assert all(path.read_bytes() == b"" for path in tmp_path.iterdir())
 
 

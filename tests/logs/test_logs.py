@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sibe.errors import UserError
 from sibe.logs import csv_log
+from sibe.logs.amounts import count, size
 from sibe.logs.console import Progress, duration
 from sibe.logs.csv_log import CsvLog, read_csv
 from sibe.logs.tensorboard import TensorBoardLog
@@ -310,6 +311,46 @@ def test_speed_is_recent() -> None:
     last = stream.getvalue().splitlines()[-1]
     assert " 10.0 updates/s" in last
     assert last.endswith(f"{duration((1_000_000 - env_step) / 10)} left")
+
+
+def test_the_last_line_shows_the_last_evaluation() -> None:
+    stream, clock = io.StringIO(), _Clock()
+    progress = Progress(3000, stream=stream, clock=clock)
+    clock.now += 10
+    progress.update(3000, 375, 300)  # shown, with no evaluation yet
+    progress.evaluation({**EVALUATION, "episodes": 1}, [])
+    progress.close()
+    first, evaluation, last = stream.getvalue().splitlines()
+    assert " eval - " in f"{first} " and evaluation.endswith("(1 episode)")
+    assert last == "env_step 3000/3000 (100 %) agent_step 375 return - eval 120.4"
+    progress.close()  # nothing new to show
+    assert stream.getvalue().count("\n") == 3
+
+
+def test_a_resumed_run_shows_what_came_before() -> None:
+    stream = io.StringIO()
+    progress = Progress(
+        9000, start_env_step=3000, episode_return=83.06, eval_return=120.4, stream=stream
+    )
+    progress.update(3008, 376, 301)
+    progress.close()
+    assert stream.getvalue().endswith("agent_step 376 return 83.1 eval 120.4\n")
+
+
+def test_an_episode_that_is_played_out_is_not_more_than_everything() -> None:
+    stream = io.StringIO()
+    progress = Progress(16, stream=stream)
+    progress.update(200, 25, 0)
+    progress.close()
+    assert stream.getvalue().startswith("env_step 200 (100 %) agent_step 25 ")
+
+
+def test_amounts() -> None:
+    assert [count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    sizes = (1, 96_400, 999_600, 15.2e6, 999.6e6, 3.24e9, 1e15)
+    assert [size(n) for n in sizes] == [
+        *("1 kB", "96 kB", "1 MB", "15 MB", "1.0 GB", "3.2 GB", "1000000.0 GB")
+    ]
 
 
 def test_durations() -> None:

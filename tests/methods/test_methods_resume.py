@@ -92,7 +92,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, st
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_conclude", lambda _: None)  # they are tested elsewhere
+    monkeypatch.setattr(run, "conclude", lambda _: None)  # they are tested elsewhere
 
 
 def assert_same_result(whole: Path, broken: Path) -> None:

@@ -411,6 +411,18 @@ def test_single_transitions_need_no_chunk_axis(negatives: str) -> None:
     assert single.z.shape == (5, LATENT)
 
 
+@pytest.mark.parametrize("length", [None, 2])
+def test_a_series_without_actions_needs_none(length: int | None) -> None:
+    model = SequentialBottleneck(D, 0, SMALL, generator=seeded())
+    c, c_next = (part if length else part[0] for part in inputs(length or 1)[:2])
+    out = model(c, None, c_next, seeded(9))
+    empty = torch.empty(*c.shape[:-1], 0)
+    assert torch.equal(out.loss, model(c, empty, c_next, seeded(9)).loss)
+    out.loss.backward()
+    with pytest.raises(UserError, match=f"expects actions of size {A}"):
+        bottleneck()(c, None, c_next)
+
+
 def test_sizes_may_be_given_without_a_config() -> None:
     model = SequentialBottleneck(D, A, latent=3, hidden=8)
     assert model.config == SIBEConfig(latent=3, hidden=8)

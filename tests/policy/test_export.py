@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from safetensors.torch import load_file
 import sibe
 from sibe.cli import main as cli
 from sibe.errors import UserError
+from sibe.policy.weights import load_networks, read_weights, write_weights
 from sibe.storage.checkpoint import load_newest
 
 FILES = ["README.md", "config.json", "model.safetensors", "replay.mp4"]
@@ -236,3 +240,145 @@ def test_an_agent_with_a_memory_goes_without_its_values(
         played.append([policy.act(frame) for frame in frames])
     exported, trained = played
     np.testing.assert_array_equal(exported, trained)
+
+
+# --- exports from elsewhere -----------------------------------------------------------------
+
+
+@pytest.fixture
+def hostile(exported: Path, tmp_path: Path) -> Path:
+    shutil.copytree(exported, tmp_path / "hostile")
+    return tmp_path / "hostile"
+
+
+def change_config(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    for part, values in changes.items():
+        config[part] = {**config[part], **values} if isinstance(values, dict) else values
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def change_about(folder: Path, text: str) -> None:
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load(path.read_bytes())
+    path.write_bytes(safetensors.torch.save(tensors, {"sibe": text}))
+
+
+def about(**changes: Any) -> str:
+    values = {"format": "sibe-policy-1", "env_step": 1000, "action_dim": 1}
+    return json.dumps({**values, **changes})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": {"size": 10**9}},
+        {"env": {"size": 4096}},
+        {"env": {"size": float("inf")}},
+        {"env": {"stack": 10**9}},
+        {"env": {"task": {}}},
+        {"env": {"task": "walker\x1b[2Jwalk"}},
+        {"encoder": {"features": 10**9}},
+        {"encoder": {"filters": 4096}},
+        {"encoder": {"strides": [1] * 20_000}},
+        {"sac": {"hidden": 10**9}},
+        {"sac": {"hidden": 8192}},
+        {"sac": {"lr": float("nan")}},
+        {"method_config": {"hidden": 10**6}},
+        {"seed": -1},
+    ],
+)
+def test_absurd_configs_are_refused_at_once(
+    hostile: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
+) -> None:
+    change_config(hostile, **change)
+    started = time.perf_counter()
+    code, _, err = call(capsys, "eval", hostile)
+    assert (code, err.count("\n")) == (2, 1), err
+    assert "\x1b" not in err
+    assert time.perf_counter() - started < 2  # minutes, some gigabytes, or no answer at all
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        about(action_dim=-1),
+        about(action_dim=10**9),
+        about(action_dim=1.5),
+        about(env_step=float("inf")),
+        about(env_step=[]),
+        about(env_step=None),
+        "[" * 100_000,
+        "{",
+    ],
+)
+def test_absurd_weights_are_refused(
+    hostile: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    change_about(hostile, text)
+    code, _, err = call(capsys, "eval", hostile)
+    assert (code, err.count("\n")) == (2, 1) and "is damaged" in err
+
+
+def test_weights_that_are_not_numbers_are_refused(
+    hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = hostile / "model.safetensors"
+    tensors = safetensors.torch.load(path.read_bytes())
+    next(value for name, value in tensors.items() if "actor" in name).fill_(float("nan"))
+    path.write_bytes(safetensors.torch.save(tensors, {"sibe": about()}))
+    code, _, err = call(capsys, "eval", hostile)
+    assert code == 2 and "the weights of the actor are not finite" in err
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_links_and_pipes_are_refused(
+    hostile: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (hostile / name).rename(hostile.parent / name)
+    (hostile / name).symlink_to(hostile.parent / name)
+    code, _, err = call(capsys, "eval", hostile)
+    assert code == 2 and "leads out of" in err
+    (hostile / "config.json").unlink()
+    os.mkfifo(hostile / "config.json")
+    code, _, err = call(capsys, "eval", hostile)
+    assert code == 2 and "is a pipe" in err
+
+
+def test_a_module_that_a_file_names_is_imported_only_on_demand(
+    hostile: Path,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "evilmod.py").write_text("import pathlib; pathlib.Path('pwned').touch()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = "evilmod:Foo-v0"
+    change_config(hostile, env={"task": task})
+    shutil.copytree(run, tmp_path / "run")
+    change_config(tmp_path / "run", env={"task": task})
+    lines = (
+        ("eval", hostile),
+        ("export", hostile, "--out", tmp_path / "out"),
+        ("embed", hostile, "--out", tmp_path / "out.png"),
+        ("probe", hostile, "--out", tmp_path / "out"),
+        ("eval", tmp_path / "run"),
+        ("train", "--resume", tmp_path / "run"),
+    )
+    for line in lines:
+        code, _, err = call(capsys, *line)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert task in err and "--allow-import" in err
+    assert not (tmp_path / "pwned").exists()
+    code, _, err = call(capsys, "eval", hostile, "--allow-import")
+    assert code == 2 and "Gymnasium cannot make" in err  # it registers nothing
+    assert (tmp_path / "pwned").exists()
+    assert sibe.load_policy(hostile).config.env.task == task  # imported meanwhile
+
+
+def test_a_network_without_tensors_needs_none_in_the_file(tmp_path: Path) -> None:
+    networks = {"method": torch.nn.Identity(), "actor": torch.nn.Linear(1, 1)}
+    write_weights(tmp_path / "w", networks, 0, 1)  # as of plain SAC
+    load_networks(networks, read_weights(tmp_path / "w", torch.device("cpu")).state, tmp_path)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
@@ -20,6 +22,7 @@ import torch
 from sibe.errors import UserError
 from sibe.storage import checkpoint
 from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
+from sibe.storage.contained_file import open_file
 
 
 def names(folder: Path) -> list[str]:
@@ -164,7 +167,6 @@ def test_no_checkpoint_at_all_is_none(tmp_path: Path) -> None:
     assert load(tmp_path / "missing") == (None, [])
     (tmp_path / "checkpoint_1.pt").touch()
     (tmp_path / f"checkpoint_000000001.pt.00000000{SUFFIX}").touch()
-    (tmp_path / "checkpoint_000000002.pt").mkdir()
     assert load(tmp_path) == (None, [])
 
 
@@ -312,15 +314,15 @@ def test_a_checkpoint_that_vanishes_while_reading_means_a_newer_one(
     pair: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = pair
-    opened = Path.open
+    opened = open_file
 
-    def vanish(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self == path and path.exists():  # what a running trainer does to a slow reader
+    def vanish(file: Path, **kwargs: Any) -> Any:
+        if file == path and path.exists():  # what a running trainer does to a slow reader
             path.unlink()
             checkpoint.save(path.parent, 3, {"x": 3})
-        return opened(self, *args, **kwargs)
+        return opened(file, **kwargs)
 
-    monkeypatch.setattr(Path, "open", vanish)
+    monkeypatch.setattr(checkpoint, "open_file", vanish)
     assert load(path.parent) == ((3, {"x": 3}), [])
 
 
@@ -328,16 +330,112 @@ def test_an_unreadable_file_is_not_taken_for_damage(
     pair: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = pair
-    opened = Path.open
+    opened = open_file
 
-    def deny(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self == path:
-            raise PermissionError(errno.EACCES, "Permission denied", str(self))
-        return opened(self, *args, **kwargs)
+    def deny(file: Path, **kwargs: Any) -> Any:
+        if file == path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return opened(file, **kwargs)
 
-    monkeypatch.setattr(Path, "open", deny)
+    monkeypatch.setattr(checkpoint, "open_file", deny)
     with pytest.raises(PermissionError):
         load(path.parent)
+
+
+# --- good checksums, odd content ------------------------------------------------------------
+
+
+def with_header(data: bytes, header: object) -> bytes:
+    text = json.dumps(header).encode() + b"\n"
+    magic, payload = data.split(b" ")[0], data[data.index(b"\n") + 1 :]
+    return b" ".join((magic, hashlib.sha256(text).hexdigest().encode(), text)) + payload
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"needs": None},
+        {"needs": [-1]},
+        {"needs": ["1"]},
+        {"bytes": "many"},
+        {"bytes": 1 << 60},
+        {"env_step": 2.0},
+        {"sha256": 7},
+        {"logs": {"train.csv": 3}},
+        {"logs": []},
+        {"surprise": 1},
+    ],
+)
+def test_an_odd_header_is_damage(pair: tuple[Path, bytes], change: dict[str, Any]) -> None:
+    path, data = pair
+    header = json.loads(data[: data.index(b"\n")].split(b" ", 2)[2])
+    path.write_bytes(with_header(data, {**header, **change}))
+    assert_passed_over(path)
+    for name in change.keys() & header.keys():
+        path.write_bytes(with_header(data, {k: v for k, v in header.items() if k != name}))
+        if name != "logs":
+            assert_passed_over(path)
+    path.write_bytes(with_header(data, [1]))
+    assert_passed_over(path)
+    assert checkpoint.needed_episodes(path.parent) == {1}
+
+
+def test_what_is_no_file_is_passed_over_with_a_word(pair: tuple[Path, bytes]) -> None:
+    path, _ = pair
+    path.unlink()
+    (path / "full").mkdir(parents=True)
+    found, lines = load(path.parent)
+    assert found is not None and found[0] == 1
+    assert lines == [f"{path.name} is not a file and is passed over"]
+    checkpoint.save(path.parent, 2, {"x": 2})
+    assert load(path.parent) == ((2, {"x": 2}), [])
+    assert (path.parent / f"{path.name}.damaged" / "full").is_dir()
+
+
+def test_a_link_out_of_the_run_is_passed_over(pair: tuple[Path, bytes]) -> None:
+    path, data = pair
+    run = path.parent / "run" / "checkpoint"
+    run.mkdir(parents=True)
+    (path.parent / "checkpoint_000000001.pt").rename(run / "checkpoint_000000001.pt")
+    (run / path.name).symlink_to(path)
+    assert "leads out of" in assert_passed_over(run / path.name)
+    assert path.read_bytes() == data
+
+
+def test_a_compressed_payload_is_not_unpacked(pair: tuple[Path, bytes]) -> None:
+    path, _ = pair
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(1 << 20))
+    payload = bomb.getvalue()
+    header = {"env_step": 2, "bytes": len(payload), "needs": []}
+    header["sha256"] = hashlib.sha256(payload).hexdigest()
+    path.write_bytes(with_header(b"sibe-checkpoint-1 \n" + payload, header))
+    assert "it is compressed" in assert_passed_over(path)
+
+
+def test_a_name_with_more_zeros_is_no_checkpoint(pair: tuple[Path, bytes]) -> None:
+    path, data = pair
+    path.with_name("checkpoint_0000000002.pt").write_bytes(data)
+    path.unlink()
+    assert checkpoint.list_steps(path.parent) == [1]
+    assert load(path.parent)[1] == []
+
+
+def test_whoever_uses_a_state_may_call_it_damaged(pair: tuple[Path, bytes]) -> None:
+    path, _ = pair
+
+    def use(env_step: int, state: dict[str, Any]) -> None:
+        if env_step == 2:
+            raise checkpoint.Damaged("no\x1b[31m use")
+
+    lines: list[str] = []
+    found = checkpoint.load_newest(path.parent, map_location="cpu", report=lines.append, use=use)
+    assert found is not None and found[0] == 1
+    assert lines == [f"{path.name} is damaged (no?[31m use) and is passed over"]
+    checkpoint.set_newer_aside(path.parent, 1)
+    assert checkpoint.list_steps(path.parent) == [1]
+    assert path.with_name(f"{path.name}.damaged").exists()
 
 
 # --- which are kept -------------------------------------------------------------------------

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import check, from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
+from sibe.experiments.status import is_locked
 from sibe.storage import run_directory
 from sibe.storage.atomic import SUFFIX
 from sibe.storage.run_directory import RunDirectory
@@ -163,6 +165,53 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert files(tmp_path) == {"thesis.tex": b"x"}
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("config.json", "model.safetensors", "README.md", "replay.mp4"), "an exported policy"),
+        (("config.json", "meta.json", "model.safetensors"), "an exported policy"),
+        (("config.json", "pytorch_model.bin"), "not a run directory"),
+        (("meta.json",), "not a run directory"),
+    ],
+)
+def test_a_config_json_alone_makes_no_run(
+    tmp_path: Path, names: tuple[str, ...], words: str
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text(json.dumps(CONFIG))
+    before = files(tmp_path)
+    message = refused(tmp_path)
+    assert (f"is {words} (it has " in message and names[-1] in message) or "…" in message
+    with pytest.raises(UserError, match=words):
+        RunDirectory.check(tmp_path, CONFIG)
+    assert files(tmp_path) == before
+
+
+def test_a_check_refuses_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    RunDirectory.check(tmp_path / "new", CONFIG)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError, match="Not a directory"):
+            RunDirectory.check(path, CONFIG)
+    with RunDirectory.create_or_open(tmp_path / "run", CONFIG, META) as run:
+        run.train_csv.write_text("frame\n1000\n")
+        with pytest.raises(UserError, match="in use"):
+            RunDirectory.check(run.path, CONFIG)
+    RunDirectory.check(run.path, CONFIG)
+    with pytest.raises(UserError, match="seed is 1 there and 2 here"):
+        RunDirectory.check(run.path, {**CONFIG, "seed": 2})
+
+
+def test_extending_changes_nothing_but_the_env_steps(tmp_path: Path) -> None:
+    config = {"seed": 1, "schedule": {"env_steps": 100, "video": True}}
+    with RunDirectory.create_or_open(tmp_path, config, META) as run:
+        assert not run.extend(100) and not run.extend(50)
+        assert run.extend(200)
+    wanted = {"seed": 1, "schedule": {"env_steps": 200, "video": True}}
+    assert RunFiles(tmp_path).read_config() == wanted
+
+
 def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "File exists" in refused(tmp_path / "file")
@@ -283,3 +332,60 @@ def test_a_config_with_a_wrong_type_is_one_line(bad: object) -> None:
     if bad != {}:  # a section without fields has their defaults
         with pytest.raises(UserError, match=r"config\.json does not fit"):
             from_json({**good, "sac": bad})
+
+
+# --- links, and a lock that is gone ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".lock", "config.json", "checkpoint", "replay"])
+def test_links_out_of_a_run_are_refused_and_their_targets_kept(tmp_path: Path, name: str) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    RunDirectory.create_or_open(run, CONFIG, META).close()
+    elsewhere.mkdir()
+    (elsewhere / "config.json").write_text(json.dumps(CONFIG))
+    (elsewhere / "precious").write_text("precious")
+    old = run / name
+    if old.is_dir():
+        old.rmdir()
+        old.symlink_to(elsewhere)
+    else:
+        old.unlink()
+        old.symlink_to(elsewhere / ("config.json" if name == "config.json" else "precious"))
+    before = files(elsewhere)
+    assert f"{run / name} is a link that leads out of" in refused(run)
+    assert files(elsewhere) == before
+
+
+def test_a_run_may_itself_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "scratch")
+    with RunDirectory.create_or_open(tmp_path / "runs" / "a", CONFIG, META):
+        assert "is in use" in refused(tmp_path / "scratch" / "a")
+    (tmp_path / "b").symlink_to(tmp_path / "runs" / "a")
+    RunDirectory.create_or_open(tmp_path / "b", CONFIG, META).close()
+
+
+def test_deleting_the_lock_file_lets_nobody_in(tmp_path: Path) -> None:
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        (tmp_path / ".lock").unlink()
+        assert "is in use by another process" in refused(tmp_path)
+        assert is_locked(tmp_path)
+        (tmp_path / ".lock").unlink()
+        assert is_locked(tmp_path)
+    RunDirectory.create_or_open(tmp_path, CONFIG, META).close()
+    assert not is_locked(tmp_path)
+
+
+def test_where_folders_cannot_be_locked_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def on_nfs(file: Any, operation: int) -> None:
+        if isinstance(file, int):  # a folder's descriptor
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", on_nfs)
+    with RunDirectory.create_or_open(tmp_path, CONFIG, META):
+        assert "is in use" in refused(tmp_path) and is_locked(tmp_path)

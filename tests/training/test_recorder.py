@@ -42,12 +42,26 @@ class ListSink:
         self._call("close")
 
 
+def test_a_resumed_run_shows_the_last_returns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for env_step in (0, 1000):
+        recorder = Recorder(RunFiles(tmp_path), 5000)
+        recorder.open([], env_step)
+        recorder.tick(env_step + 8, 1, 1)
+        if not env_step:
+            recorder.episode({**ROW, "episode_reward": 83.06})
+            recorder.evaluation(COUNTS, [EvalEpisode(7, 10.0, 1000)])
+        recorder.close()
+    assert "return 83.1 eval 10.0" in capsys.readouterr().out.splitlines()[-1]
+
+
 def record(recorder: Recorder) -> None:
     recorder.open([], env_step=0)
     recorder.tick(1000, 125, 100)
     recorder.episode(ROW)
     recorder.evaluation(COUNTS, [EvalEpisode(7, 10.0, 1000), EvalEpisode(8, 14.0, 900)])
-    recorder.positions()
+    recorder.copies()
     recorder.close()
 
 

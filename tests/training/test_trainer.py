@@ -9,7 +9,15 @@ from typing import Any, cast
 
 import pytest
 import torch
-from training_dummies import DummyAgent, DummyEnv, DummyEvaluator, DummyRecorder, DummyReplay
+from training_dummies import (
+    COPY,
+    EARLIER,
+    DummyAgent,
+    DummyEnv,
+    DummyEvaluator,
+    DummyRecorder,
+    DummyReplay,
+)
 
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
@@ -120,7 +128,9 @@ def test_a_resumed_trainer_goes_on_as_one_that_never_stopped(make: Make) -> None
     again = make(env_steps=18)
     again.run()
     assert ("say", "continuing at env_step 6") in again.env.events
-    assert ("rewind", {"train.csv": 11}) in again.env.events
+    rewinds = [event[1] for event in again.env.events if event[0] == "rewind"]
+    # No evaluation was due at 6: the one at the end of the shorter run is taken back.
+    assert rewinds == [{"train.csv": COPY}, {"train.csv": COPY, "eval.csv": EARLIER}]
     state, episode = again.replay.restored
     assert state == {"kept": 7} and episode.action[:, 0].tolist() == pytest.approx(
         whole.env.actions[:3]
@@ -133,6 +143,14 @@ def test_a_resumed_trainer_goes_on_as_one_that_never_stopped(make: Make) -> None
         for one in (begun, again, whole)
     ]
     assert rows[0] + rows[1] == rows[2]
+
+
+def test_an_evaluation_that_was_due_at_the_end_is_kept_when_a_run_is_extended(make: Make) -> None:
+    make(env_steps=6, eval_every=6).run()
+    again = make(env_steps=12, eval_every=6)
+    again.run()
+    assert [event[1] for event in again.env.events if event[0] == "rewind"] == [{"train.csv": COPY}]
+    assert [event[1] for event in again.env.events if event[0] == "evaluation"] == [12]
 
 
 def test_a_finished_run_is_left_alone(make: Make) -> None:

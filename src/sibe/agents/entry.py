@@ -30,6 +30,8 @@ class AgentEntry(NamedTuple):
     """refuses values that do not go together"""
     checkpoint_bytes: Callable[[RunConfig], int]
     """about the size of a checkpoint"""
+    update_bytes: Callable[[RunConfig], int]
+    """about the RAM that an update on the CPU takes: minibatch, activations and their gradients"""
     parts: tuple[str, ...]
     """parts of the run's config that it uses beside env and schedule: those have flags"""
     bonus_field: str | None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,10 @@ from numpy.typing import NDArray
 
 from sibe.catalogue.run_config import upgraded
 from sibe.envs.tasks import BACKGROUNDS
-from sibe.errors import UserError
-from sibe.logs.csv_log import read_csv
+from sibe.errors import UserError, printable
+from sibe.logs.csv_log import LogCopy, difference, read_results
+from sibe.logs.csv_sink import known_logs
+from sibe.storage import checkpoint
 from sibe.storage.run_files import CONFIG_JSON, EVAL_CSV, TRAIN_CSV, RunFiles
 
 Table = dict[str, NDArray[np.float64]]
@@ -151,6 +154,7 @@ def read_run(folder: Path, name: str) -> Run:
     config = files.read_config()
     _check_config(config)
     config = upgraded(config)
+    _check_logs(files)
     return Run(
         name=name,
         path=folder,
@@ -173,24 +177,39 @@ def _check_config(config: dict[str, Any]) -> None:
         isinstance(value, int) for value in whole
     ):
         raise UserError("its config.json is not that of a run: a value has the wrong type")
+    if any(printable(text) != text for text in texts):
+        raise UserError("its config.json is not that of a run: a name has control characters")
     if env["background"] not in BACKGROUNDS:  # it becomes part of file names
         raise UserError(f"its config.json has an unknown background: {env['background']!r}")
 
 
+def _check_logs(run: RunFiles) -> None:
+    """Refuse logs that are not what the newest checkpoint recorded, later rows aside."""
+    recorded = checkpoint.recorded_logs(run.checkpoints)
+    for path in (run.train_csv, run.eval_csv, run.eval_episodes_csv):
+        if path.name not in recorded:
+            continue
+        damage = difference(path, *recorded[path.name], partial(_stored, run, path.name))
+        if damage:
+            raise UserError(f"{damage}: sibe train --resume puts it back from the checkpoint")
+
+
+def _stored(run: RunFiles, name: str) -> bytes:
+    """Return what the newest checkpoint holds of a log; any damage to that is a ValueError."""
+    try:
+        found = checkpoint.load_newest(run.checkpoints, map_location="cpu", report=_ignore)
+        copy = known_logs(found[1]["logs"])[name] if found else 0
+    except (UserError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+    return copy.content() if isinstance(copy, LogCopy) else b""
+
+
+def _ignore(line: str) -> None:
+    pass
+
+
 def _read_log(path: Path) -> Table:
     """Return the rows that have a step and a return, in order; {} if there are none yet."""
-    try:
-        if b"\n" not in path.read_bytes():
-            return {}
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    table = read_csv(path)
-    if missing := {"frame", "episode_reward"} - table.keys():
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
-    whole = np.isfinite(table["frame"]) & np.isfinite(table["episode_reward"])
-    if not whole.any():
-        return {}
-    order = np.argsort(table["frame"][whole], kind="stable")
-    return {name: column[whole][order] for name, column in table.items()}
+    table = read_results(path)
+    order = np.argsort(table["frame"], kind="stable") if table else None
+    return {name: column[order] for name, column in table.items()}

@@ -41,8 +41,6 @@ def write_task_sheet(path: Path, *, clips: Path | None, size: int, seed: int) ->
     """Write the sheet of six tasks × three settings to a PNG file."""
     if path.suffix.lower() != ".png":
         raise UserError(f"the picture must be a .png file, not {path.name!r}")
-    if size < 1:
-        raise UserError(f"--size must be at least 1, not {size}")
     if clips is not None:
         ClipBank.open(clips)  # a wrong one is told before twelve pictures are made
     path.parent.mkdir(parents=True, exist_ok=True)

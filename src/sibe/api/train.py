@@ -12,12 +12,11 @@ import gymnasium as gym
 from sibe.api.overrides import with_overrides
 from sibe.api.result import TrainingResult
 from sibe.catalogue.presets import default_preset, preset_config
-from sibe.catalogue.run_config import from_json
+from sibe.catalogue.run_config import read_run_config
 from sibe.config.schema import RunConfig
 from sibe.envs.own_env import EnvFactory
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
-from sibe.storage.run_files import RunFiles
 from sibe.training import run
 from sibe.training.callbacks import Callback
 from sibe.training.own_envs import OwnEnvs, own_envs
@@ -54,7 +53,8 @@ def train(
             ``method``; see ``preset_config``.
         out: directory of the run. Default: ``runs/<task>-<background>/<method>/seed<k>``.
         resume: directory of a run to continue with the config it was started with. A run in an
-            environment of your own needs ``task`` (and ``eval_env``) again.
+            environment of your own needs ``task`` (and ``eval_env``) again. With ``env_steps`` it
+            is extended.
         eval_env: with a task of your own, what is evaluated in: an environment or a factory.
             Default: the factory again, or what ``gym.make`` makes of the environment's spec.
         callback: is told of what happens and may stop the run; or a list of callbacks.
@@ -76,9 +76,10 @@ def train(
     name, source = (task, None) if task is None or isinstance(task, str) else (None, task)
     chosen = {"task": name, "background": background, "preset": preset, "method": method}
     if resume is not None:
+        env_steps = overrides.pop("env_steps", None)
         given = {**chosen, "seed": seed, "config": config, "out": out, **overrides}
         _leave_out(given, "resume takes the run's own config")
-        return _resume(Path(resume), source, eval_env, callbacks)
+        return _resume(Path(resume), env_steps, source, eval_env, callbacks)
     if config is not None:
         _leave_out(chosen, "config is a whole run")
         seed = config.seed if seed is None else seed
@@ -102,15 +103,16 @@ def train(
 
 def _resume(
     path: Path,
+    env_steps: int | None,
     source: Env | EnvFactory | None,
     eval_env: Env | EnvFactory | None,
     callbacks: Sequence[Callback],
 ) -> TrainingResult:
-    before = from_json(RunFiles(path).read_config())
+    before = read_run_config(path)
     own = _own(source, eval_env, before.seed)
     if own is not None and own.name != before.env.task:
         raise UserError(f"{path} was trained in {before.env.task}, not in {own.name}")
-    run.resume(path, callbacks=callbacks, own=own)
+    run.resume(path, env_steps=env_steps, callbacks=callbacks, own=own)
     return TrainingResult(path)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sibe.bench.sides import median_ratio
+from sibe.logs.amounts import count
 
 Times = Mapping[str, list[float]]
 
@@ -108,7 +109,7 @@ def table(result: dict[str, Any]) -> str:
 def _machine_line(result: dict[str, Any]) -> str:
     machine = result["machine"]
     return (
-        f"{machine['cpu']}, {machine['threads']} threads: "
+        f"{machine['cpu']}, {count(machine['threads'], 'thread')}: "
         f"{machine['matmul_flops'] / 1e9:.0f} GFLOP/s matrix multiply, "
         f"{machine['copy_bytes'] / 1e9:.1f} GB/s copy (read + write)"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from sibe.bench.sides import Side
 from sibe.bench.workloads import ACTION_DIM, bench_config
 from sibe.errors import UserError, nearest
 from sibe.replay.replay import Replay
+from sibe.training.threads import choose_threads
 
 NAMES = (
     "update",
@@ -40,12 +40,12 @@ def run_bench(
     Args:
         only: names from ``NAMES``.
         quick: tiny sizes, for tests; the numbers mean nothing.
-        threads: for learning; 0 for all cores.
+        threads: for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset.
         say: is told what is being measured.
     """
     chosen = _choose(only)
     plan = QUICK if quick else Plan()
-    threads = threads or len(os.sched_getaffinity(0))
+    threads = choose_threads(threads).number
     _check_memory(plan)
     sections: dict[str, Any] = {}
     with Side(threads=threads) as ours, Side(threads=threads, reference=True) as reference:

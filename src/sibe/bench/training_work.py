@@ -118,8 +118,10 @@ def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
     evaluation and a checkpoint, which are shared out over the steps between two of them.
     """
     from sibe.storage.run_directory import RunDirectory
-    from sibe.training.build import build_trainer
+    from sibe.training.build import build_parts
+    from sibe.training.evaluators import make_evaluator
     from sibe.training.recorder import Recorder
+    from sibe.training.trainer import Trainer
 
     short, learning = _short(config, episodes), episodes * episode_steps(config)
     with contextlib.ExitStack() as stack:
@@ -129,7 +131,9 @@ def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
         run = stack.enter_context(RunDirectory.create_or_open(folder / "run", to_json(short), {}))
         recorder = Recorder(run, short.schedule.env_steps)
         stack.callback(recorder.close)
-        trainer = build_trainer(short, run, recorder, torch.device("cpu"))
+        parts = build_parts(short, torch.device("cpu"))
+        evaluator = make_evaluator(short, parts.agent)
+        trainer = Trainer(short, *parts, recorder, evaluator, run)
         stack.callback(trainer.close)
         watch = _watch_trainer(trainer, short, 2 * episode_steps(config))
         trainer.run()

@@ -52,6 +52,12 @@ def method_names() -> list[str]:
     return [*ENTRIES, *(name for name in _plugins() if name not in ENTRIES)]
 
 
+def plugin_origin(name: str) -> dict[str, str] | None:
+    """Return package and entry point of the plug-in that offers a method; None if built in."""
+    points = [] if name in ENTRIES else _plugins().get(name, [])
+    return {"package": _origins(points), "entry_point": points[0].value} if points else None
+
+
 def find_agent(name: str) -> AgentEntry:
     """Return the agent called ``name``: SAC with that method, or a standalone agent."""
     entry = _find(name)

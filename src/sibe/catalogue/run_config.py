@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from pathlib import Path
 from typing import Any
 
-from sibe.catalogue.registry import find_agent
+from sibe.catalogue.registry import find_agent, method_names
 from sibe.config.schema import EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig
 from sibe.config.values import check_values
 from sibe.errors import UserError, nearest
 from sibe.replay.sampling import Sampling
+from sibe.storage.run_files import RunFiles
 
 _RENAMED = {"db": ("normalise", "normalize"), "proto": ("neighbours", "neighbors")}
 """Fields by the spelling of 0.1, and what they are called now."""
@@ -53,6 +55,29 @@ def to_json(config: RunConfig) -> dict[str, Any]:
     for name in ("sensors", "cameras"):
         values["env"][name] = list(values["env"][name])
     return values
+
+
+def read_run_config(path: Path) -> RunConfig:
+    """Return the config of a run directory or an export.
+
+    Raises:
+        UserError: if there is none, or its method comes from a plug-in that is missing here.
+    """
+    files = RunFiles(path)
+    values = files.read_config()
+    method = values.get("method")
+    if isinstance(method, str) and method not in method_names():
+        plugin = files.read_meta().get("plugin")
+        if not isinstance(plugin, dict) or "package" not in plugin:
+            raise UserError(
+                f"method {method!r} of {path} comes from a plug-in that is not installed here "
+                f"(there are {', '.join(method_names())})"
+            )
+        raise UserError(
+            f"method {method!r} of {path} comes from the package {plugin['package']} (entry point "
+            f"{plugin.get('entry_point')}), which is not installed here: pip install it"
+        )
+    return from_json(values)
 
 
 def from_json(values: dict[str, Any]) -> RunConfig:
@@ -99,15 +124,28 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
 def comparable(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a config in which two configs of one run must agree.
 
-    Fields that came after it was written have their defaults; where the run is tracked is left
-    out, as it may change from one resume to the next.
+    Fields that came after it was written have their defaults; what may change from one resume to
+    the next is left out: where the run is tracked, and how many env steps it takes, which may grow
+    (``refuse_fewer_env_steps``).
     """
     with contextlib.suppress(UserError):  # not of this version: the comparison says what differs
         values = to_json(from_json(values))
     schedule = values.get("schedule")
     if not isinstance(schedule, dict):
         return values
-    return {**values, "schedule": {k: v for k, v in schedule.items() if k != "track"}}
+    kept = {k: v for k, v in schedule.items() if k not in ("track", "env_steps")}
+    return {**values, "schedule": kept}
+
+
+def refuse_fewer_env_steps(path: Path, there: dict[str, Any], env_steps: int) -> None:
+    """Refuse to end a run before what it was asked for; ``there`` is its config.json."""
+    schedule = there.get("schedule")
+    begun_for = schedule.get("env_steps") if isinstance(schedule, dict) else None
+    if isinstance(begun_for, int) and begun_for > env_steps:
+        raise UserError(
+            f"{path} is a run of {begun_for} env steps, which can be extended but not cut to "
+            f"{env_steps}: continue it with sibe train --resume {path}"
+        )
 
 
 def _build(cls: Any, values: dict[str, Any], flags: str = "") -> Any:

@@ -22,7 +22,7 @@ class Benchmark:
     quick: bool = False
     """Tiny sizes, under a minute: to see that it works; the numbers mean nothing."""
     threads: Annotated[int, Bounds(0, MAX_THREADS)] = 0
-    """CPU threads for learning; 0 for all cores."""
+    """CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset."""
     json: Path | None = None
     """Write every measurement to this file, too."""
     picture: Path | None = None

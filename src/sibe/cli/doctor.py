@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,16 +65,16 @@ def check_rendering() -> str:
 
 
 def check_torch() -> str:
-    """Torch computes, and on what."""
+    """Torch computes, on what, and with how many threads `sibe train` would use it."""
     import torch
+
+    from sibe.training.threads import busy_note, choose_threads
 
     torch.ones(2, 2) @ torch.ones(2, 2)
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU only"
-    cores = os.cpu_count() or 1
-    if not torch.cuda.is_available() and torch.get_num_threads() < cores:
-        threads = torch.get_num_threads()
-        return f"torch {torch.__version__}, {device}, {threads} of {cores} cores in use"
-    return f"torch {torch.__version__}, {device}, {torch.get_num_threads()} threads"
+    threads = choose_threads()
+    busy = busy_note()
+    return f"torch {torch.__version__}, {device}, {threads}" + (f"; {busy}" if busy else "")
 
 
 def check_kernels() -> str:
@@ -89,27 +89,30 @@ def check_kernels() -> str:
 
 
 def check_memory(preset: str) -> str:
-    """The replay of the preset fits into memory and onto the disk."""
+    """The replay of the preset and learning fit into memory, a run onto the disk."""
     import psutil
 
     from sibe.catalogue.presets import preset_config
-    from sibe.training.resources import replay_disk_bytes, replay_ram_bytes
+    from sibe.logs.amounts import size
+    from sibe.training import resources
+    from sibe.training.run import choose_device
 
-    config = preset_config(preset)
-    ram, free = replay_ram_bytes(config), psutil.virtual_memory().available
-    disk, room = replay_disk_bytes(config), shutil.disk_usage(Path.cwd()).free
-    smaller = "use --preset cpu or a smaller --replay-capacity"
-    if ram > free:
-        raise Trouble(
-            f"the replay needs {ram / 1e9:.1f} GB of RAM, {free / 1e9:.1f} are free: {smaller}"
-        )
+    config = replace(preset_config(preset), device=str(choose_device("auto")))
+    try:
+        resources.check_ram(config)
+    except UserError as error:
+        raise Trouble(f"{error}, or --preset cpu") from error
+    ram, learning = resources.replay_ram_bytes(config), resources.learning_ram_bytes(config)
+    disk, room = resources.replay_disk_bytes(config), shutil.disk_usage(Path.cwd()).free
     if disk > room:
         raise Trouble(
-            f"a run needs {disk / 1e9:.1f} GB of disk, {room / 1e9:.1f} are free: {smaller}"
+            f"a run needs {size(disk)} of disk, {size(room)} are free: "
+            "use --preset cpu or a smaller --replay-capacity"
         )
+    free = psutil.virtual_memory().available
     return (
-        f"preset {preset}: replay {ram / 1e9:.2f} GB of {free / 1e9:.1f} GB RAM, "
-        f"{disk / 1e9:.2f} GB of {room / 1e9:.1f} GB disk"
+        f"preset {preset}: replay {size(ram)} and learning {size(learning)} of {size(free)} RAM, "
+        f"{size(disk)} of {size(room)} disk"
     )
 
 

@@ -27,6 +27,8 @@ class Embed:
     """Which episodes."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Write the pictures and print the mean distances in them."""
@@ -36,7 +38,7 @@ class Embed:
         from sibe.policy.load import load_policy
 
         check_png(self.out)
-        policy = load_policy(self.run_, device=self.device)
+        policy = load_policy(self.run_, device=self.device, allow_import=self.allow_import)
         env = behind_robot(policy.config.env, self.background, self.clips)
         grids = write_grids(policy, env, self.out, episodes=self.episodes, seed=self.seed)
         for grid in grids:

@@ -38,13 +38,16 @@ class Evaluate:
     """Render the video at this size, in pixels (default: the frames that the policy sees)."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
         from sibe.agents.protocol import Policy
         from sibe.envs.sensor_space import state_size
-        from sibe.envs.tasks import check_background
+        from sibe.envs.tasks import check_background, check_clips
         from sibe.errors import UserError
+        from sibe.logs.amounts import count
         from sibe.logs.video import check_mp4, write_mp4
         from sibe.policy.dropped_sensors import DroppedSensors, parse_drops
         from sibe.policy.load import load_policy
@@ -61,7 +64,8 @@ class Evaluate:
             check_mp4(self.video)
         elif self.video_size is not None:
             raise UserError("--video-size is the size of a video: name its file with --video")
-        policy = load_policy(self.run_, device=self.device)
+        allowed = self.allow_import or self.task is not None  # then the run's own is not made
+        policy = load_policy(self.run_, device=self.device, allow_import=allowed)
         trained = policy.config.env
         env = replace(
             trained,
@@ -69,6 +73,7 @@ class Evaluate:
             background=check_background(self.background or trained.background),
             clips=self.clips or trained.clips,
         )
+        check_clips(env.background, self.clips)
         shares = parse_drops(self.drop, trained.seen)
         player: Policy = policy.agent.policy()
         if shares:
@@ -78,7 +83,7 @@ class Evaluate:
             actions = envs[0].action_space.shape
             if actions != (policy.agent.action_dim,):
                 raise UserError(
-                    f"{env.task} has {actions[0] if actions else 0} actions, "
+                    f"{env.task} has {count(actions[0] if actions else 0, 'action')}, "
                     f"the agent was trained with {policy.agent.action_dim}"
                 )
             size = state_size(envs[0].observation_space)
@@ -107,7 +112,8 @@ class Evaluate:
         without = "".join(f", {share:.0%} of {name} missing" for name, share in shares.items())
         print(
             f"{env.task} ({env.background}{without}), agent at env_step {policy.env_step}: "
-            f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes"
+            f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} "
+            f"over {count(len(returns), 'episode')}"
         )
         if self.video and frames is not None:
             write_mp4(self.video, frames, fps)

@@ -27,11 +27,14 @@ class Export:
     """Upload it as well: user/name on the Hugging Face Hub (pip install 'sibe[hub]')."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Export, and say what can be done with it."""
         import numpy as np
 
+        from sibe.logs.amounts import count
         from sibe.policy.export import export
         from sibe.policy.hub import check_push, push
 
@@ -44,10 +47,11 @@ class Export:
             seed=self.seed,
             overwrite=self.overwrite,
             device=self.device,
+            allow_import=self.allow_import,
             push_to=self.push,
         )
         score = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
-        print(f"wrote {self.out}: return {score} over {len(returns)} episodes")
+        print(f"wrote {self.out}: return {score} over {count(len(returns), 'episode')}")
         if self.push is not None:
             print(f"pushed to {push(self.out, self.push)}: sibe eval hf://{self.push}")
         print(f"next: sibe eval {self.out} --video out.mp4")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
+from sibe.config.schema import MAX_THREADS
+from sibe.config.values import Bounds, Count, Natural, configuration
 from sibe.errors import UserError
 
 
-@dataclass(frozen=True)
+@configuration()
 class LadderCommand:
     """Replace one part of the agent at a time by something perfect and see what the rest learns."""
 
@@ -22,18 +25,18 @@ class LadderCommand:
     """Clip bank for the video background (default: generated clips)."""
     method: str = "sibe"
     """A method that is plugged into SAC."""
-    env_steps: int = 40_000
+    env_steps: Count = 40_000
     """Simulator steps of each rung that acts."""
-    updates: int = 1000
+    updates: Count = 1000
     """Minibatches of the rungs supervised and alone."""
     errors: tuple[float, ...] = (0.1,)
     """Observation errors of the rung error, as shares of each coordinate's standard deviation."""
     rungs: tuple[str, ...] = ("state", "error", "supervised", "alone", "agent")
     """Which of them; state is run whenever another but agent is asked for."""
-    seed: int = 1
+    seed: Natural = 1
     """One seed gives one result."""
-    threads: int = 0
-    """CPU threads for learning; 0 for all cores."""
+    threads: Annotated[int, Bounds(0, MAX_THREADS)] = 0
+    """CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
     out: Path | None = None
@@ -45,7 +48,7 @@ class LadderCommand:
 
         from sibe.catalogue.presets import preset_config
         from sibe.catalogue.run_config import check
-        from sibe.envs.tasks import check_background
+        from sibe.envs.tasks import check_background, check_clips
         from sibe.ladder.rungs import check_ladder, climb, make_ladder
         from sibe.ladder.table import as_csv, as_text
         from sibe.storage.atomic import write_atomic
@@ -54,6 +57,7 @@ class LadderCommand:
         if self.out is not None and not self.out.parent.is_dir():
             raise UserError(f"there is no folder {self.out.parent} to write {self.out.name} to")
         check_background(self.background)
+        check_clips(self.background, self.clips)
         configs = []
         for method in ("none", self.method):
             config = preset_config(

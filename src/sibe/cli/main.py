@@ -1,12 +1,13 @@
 """The command line: one subcommand per verb, each a thin call of a function elsewhere.
 
-A ``UserError`` becomes one line on standard error and exit code 2. Imports are inside the verbs,
-so that `sibe --help` does not wait for torch and MuJoCo.
+A ``UserError`` becomes one line on standard error and exit code 2, Ctrl-C one and 130. Imports are
+inside the verbs, so that `sibe --help` does not wait for torch and MuJoCo.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,6 +27,7 @@ from sibe.cli.tasks import Tasks
 from sibe.cli.videos import VIDEOS
 from sibe.cli.watch import WatchCommand
 from sibe.errors import UserError
+from sibe.training.interrupts import interruptible
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Train:
 
 
 COMMANDS = Group(
-    "",
+    "Visual reinforcement learning that explores by task-relevant novelty. "
+    "`sibe help COMMAND` explains a command, `sibe --version` prints the version.",
     {
         "train": Train,
         "eval": Evaluate,
@@ -60,22 +63,30 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
+def _open_standard_streams() -> None:
+    """Open those that were closed (``>&-``): a file opened later would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
+
+
 def main(args: list[str] | None = None) -> None:
-    """Run the command line; this is what `sibe` and `python -m sibe` call."""
+    """Run the command line, once it is imported (`sibe.__main__`)."""
     args = sys.argv[1:] if args is None else args
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal of ASCII only gets "?" for "×"
             stream.reconfigure(errors="replace")
     try:
-        if args[:1] == ["train"]:  # its flags depend on the preset, the task and the method
-            from sibe.cli.train import run_train
-
-            code = run_train(args[1:])
-        elif args == ["--version"]:
-            print(f"sibe {version('sibe')}")
-            code = 0
-        else:
-            code = parse(COMMANDS, args or ["--help"]).run()
+        with interruptible(lambda: "stopped"):
+            code = _run(args)
+    except KeyboardInterrupt as stop:
+        # If Ctrl-C hit the exec of a text (dataclasses use it), CPython would end the process by
+        # the signal, whatever its exit code, unless another exec comes after it.
+        exec("")
+        print(f"sibe: {stop}", file=sys.stderr)
+        code = 130
     except UserError as error:
         print(f"sibe: {error}", file=sys.stderr)
         code = 2
@@ -91,7 +102,18 @@ def main(args: list[str] | None = None) -> None:
         where = f" {error.filename}" if error.filename else ""
         print(f"sibe: {error.strerror or error}{where}", file=sys.stderr)
         code = 2
-    except KeyboardInterrupt:
-        print("sibe: stopped", file=sys.stderr)
-        code = 130
     sys.exit(code)
+
+
+def _run(args: list[str]) -> int:
+    if args[:1] == ["help"]:
+        args = [*args[1:], "--help"]
+    if args[:1] == ["train"]:  # its flags depend on the preset, the task and the method
+        from sibe.cli.train import run_train
+
+        return run_train(args[1:])
+    if args == ["--version"]:
+        print(f"sibe {version('sibe')}")
+        return 0
+    code: int = parse(COMMANDS, args or ["--help"]).run()
+    return code

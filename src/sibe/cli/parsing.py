@@ -14,6 +14,7 @@ import io
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -21,10 +22,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import tyro
 from tyro.conf import Positional, subcommand
 
+from sibe.config.values import type_in_words
 from sibe.errors import UserError, nearest
 
 _POSITIONAL = get_args(Positional[int])[1]
-_EXPECTED = {int: "an integer", float: "a number", Path: "a path", NoneType: "None"}
+_SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")
 
 
 class Group(NamedTuple):
@@ -62,6 +64,7 @@ def parse(kind: Any, args: Sequence[str], *, prog: str = "sibe") -> Any:
             hint = nearest(args[0], kind.commands)
             raise UserError(f"unknown command {args[0]!r}{hint} (there are {names})")
         return parse(kind.commands[args[0]], args[1:], prog=f"{prog} {args[0]}")
+    args = _whole_numbers(kind, args)
     try:
         return _run_tyro(kind, args, prog)
     except _Refused as refused:
@@ -104,6 +107,28 @@ def options(kind: Any, prefix: str = "") -> Iterator[Option]:
 def _marks(hint: Any) -> tuple[Any, ...]:
     """Return what a type is annotated with."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
+def _whole_numbers(kind: Any, args: Sequence[str]) -> list[str]:
+    """Return the words with 1e6 as 1000000 wherever a whole number is expected."""
+    flags = {option.name for option in options(kind) if _is_whole(option.kind)}
+    words, flag = [], ""
+    for word in args:
+        name, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        flag = name.replace("_", "-") or flag
+        words.append(name + equals + (_digits(value) if flag in flags else value))
+    return words
+
+
+def _is_whole(kind: Any) -> bool:
+    """Tell whether values of a type are whole numbers: int, int | None, tuple[int, ...]."""
+    parts = [part for part in get_args(kind) if part not in (NoneType, ...)]
+    return all(map(_is_whole, parts)) if parts else kind is int
+
+
+def _digits(word: str) -> str:
+    number = Decimal(word) if _SCIENTIFIC.fullmatch(word) else None
+    return str(int(number)) if number is not None and number == int(number) else word
 
 
 def _print_help(group: Group, prog: str) -> None:
@@ -189,9 +214,9 @@ def _expected(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) in (Union, UnionType):
-        return " or ".join(map(_expected, get_args(kind)))
+        return " or ".join(_expected(part) for part in get_args(kind) if part is not NoneType)
     if get_origin(kind) is tuple and get_origin(get_args(kind)[0]) is Literal:
         return f"some of {', '.join(map(str, get_args(get_args(kind)[0])))}"
     if get_origin(kind) is tuple:
         return _expected(get_args(kind)[0]).split(" ", 1)[-1] + "s"
-    return _EXPECTED.get(kind, str(kind))
+    return "a path" if kind is Path else type_in_words(kind)

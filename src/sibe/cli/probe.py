@@ -34,6 +34,8 @@ class Probe:
     """Which episodes."""
     device: str = "auto"
     """auto, cpu, cuda, …"""
+    allow_import: bool = False
+    """Let the run's task import the module that it names (module:Name-v0)."""
 
     def run(self) -> int:
         """Print the table, write it and the picture."""
@@ -46,7 +48,8 @@ class Probe:
 
         picture, table = self.out / "probe.png", self.out / "probe.csv"
         check_png(picture)
-        policies = load_runs((self.run_, *self.compare), device=self.device)
+        paths = (self.run_, *self.compare)
+        policies = load_runs(paths, device=self.device, allow_import=self.allow_import)
         trained = next(iter(policies.values())).config.env
         env = behind_robot(trained, self.background, self.clips)
         scores, observations = probe_runs(

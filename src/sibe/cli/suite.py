@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from sibe.cli.parsing import Group
+from sibe.config.values import Count, Natural, configuration
+from sibe.envs.tasks import VIDEOS
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides, Slice, select
-from sibe.experiments.suites import SUITES, Suite, find_suite
+from sibe.experiments.suites import SUITES, Suite, SuiteRun, find_suite
+from sibe.logs.amounts import count
+from sibe.training.interrupts import interruptible
 
 if TYPE_CHECKING:
     from sibe.experiments.engine import Engine
@@ -24,7 +28,7 @@ Part = Annotated[Slice, arg(name="")]
 Changes = Annotated[Overrides, arg(name="")]
 
 
-@dataclass(frozen=True)
+@configuration()
 class ListSuites:
     """List the suites, or one suite in detail, with an estimate of the time."""
 
@@ -32,7 +36,7 @@ class ListSuites:
     """A suite (default: all of them)."""
     measure: bool = True
     """Time a few updates on this machine for the estimate."""
-    jobs: int = 1
+    jobs: Count = 1
     """Estimate for so many runs at a time, each as fast as one is now."""
     part: Part = field(default_factory=Slice)
     changes: Changes = field(default_factory=Overrides)
@@ -42,8 +46,6 @@ class ListSuites:
         from sibe.experiments.catalogue import describe_suite, describe_suites
         from sibe.experiments.estimate import SpeedMeter
 
-        if self.jobs < 1:
-            raise UserError(f"--jobs must be at least 1, not {self.jobs}")
         watch = SpeedMeter() if self.measure else None
         if self.name is not None:
             suite = find_suite(self.name)
@@ -56,7 +58,7 @@ class ListSuites:
         return 0
 
 
-@dataclass(frozen=True)
+@configuration()
 class RunSuite:
     """SuiteRun a suite, or a part of it; the same command again skips, resumes and retries."""
 
@@ -66,9 +68,9 @@ class RunSuite:
     """Where the runs go (default: runs/NAME)."""
     engine: Literal["local", "ray"] = "local"
     """Processes of this machine, or Ray tasks."""
-    jobs: int | None = None
+    jobs: Count | None = None
     """Runs at a time (default: local 1, ray as many as fit)."""
-    retries: int = 2
+    retries: Natural = 2
     """How often a run that fails without getting any further is tried again."""
     address: str | None = None
     """ray: host:port of a running cluster's head, or auto (default: start one here)."""
@@ -86,26 +88,26 @@ class RunSuite:
 
         suite = find_suite(self.name)
         root = suite_root(suite, self.root).absolute()
-        changes = self._with_bank()
-        planned = self._settled(plan(suite, select(suite, self.part), changes, root))
-        if self.retries < 0:
-            raise UserError(f"--retries must not be negative, not {self.retries}")
-        with stop_on_signals():
+        runs = select(suite, self.part)
+        planned = self._settled(plan(suite, runs, self._with_bank(runs), root))
+        with interruptible(lambda: "stopped; the same command continues"), stop_on_signals():
             make_root(root)
             engine = self._make_engine(planned)
             jobs = [_job(one, root) for one in planned]
-            print(f"{len(jobs)} runs of {suite.name} -> {root}", flush=True)
+            print(f"{count(len(jobs), 'run')} of {suite.name} -> {root}", flush=True)
             failed = drive(jobs, engine, retries=self.retries, say=_say)
         for name, error in failed.items():
             print(f"failed: {name}: {error}", file=sys.stderr)
         return 1 if failed else 0
 
-    def _with_bank(self) -> Overrides:
+    def _with_bank(self, runs: list[SuiteRun]) -> Overrides:
         """Open the clip bank once before 150 runs do, and name it as every folder can find it."""
         from sibe.envs.backgrounds.clips import ClipBank
 
         if self.changes.clips is None:
             return self.changes
+        if not any(run.background in VIDEOS for run in runs):
+            raise UserError("--clips has no effect: none of these runs has a video background")
         bank = Path(self.changes.clips).absolute()
         ClipBank.open(bank)
         return replace(self.changes, clips=str(bank))
@@ -127,8 +129,6 @@ class RunSuite:
 
             if self.address or self.cpus_per_run is not None or self.gpus_per_run:
                 raise UserError("--address, --cpus-per-run and --gpus-per-run go with --engine ray")
-            if self.jobs is not None and self.jobs < 1:
-                raise UserError(f"--jobs must be at least 1, not {self.jobs}")
             threads = threads_per_job(self.jobs or 1)
             device = str(choose_device(self.changes.device or "auto"))
         return [settle(one, threads=threads, device=device, given=self.changes) for one in planned]
@@ -146,7 +146,7 @@ class RunSuite:
         return RayEngine(self.address, cpus=cpus, gpus=self.gpus_per_run, jobs=self.jobs)
 
 
-@dataclass(frozen=True)
+@configuration()
 class SuiteStatus:
     """Show how far the runs of a suite are, from their files."""
 
@@ -173,7 +173,8 @@ class SuiteStatus:
             print(describe([run_status(one) for one in plan(suite, known, self.changes, root)]))
         if missing:
             left = len(runs) - len(known)
-            print(f"{left} runs need methods that this version lacks: {', '.join(missing)}")
+            need = f"{count(left, 'run')} {'needs' if left == 1 else 'need'}"
+            print(f"{need} methods that this version lacks: {', '.join(missing)}")
         return 0
 
 

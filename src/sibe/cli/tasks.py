@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from sibe.config.values import Count, Natural, configuration
 from sibe.errors import UserError
 
 
-@dataclass(frozen=True)
+@configuration()
 class Tasks:
     """List the tasks, or show the paper's six in their three visual settings as one picture."""
 
@@ -16,9 +16,9 @@ class Tasks:
     """Write the sheet of six tasks and three settings to this PNG file."""
     clips: Path | None = None
     """Clip bank for the video setting, made by `sibe videos prepare` (default: generated clips)."""
-    size: int = 168
+    size: Count = 168
     """Height and width of each picture on the sheet, in pixels."""
-    seed: int = 1
+    seed: Natural = 1
     """Which episodes are shown."""
 
     def run(self) -> int:

@@ -18,10 +18,13 @@ from sibe.cli.parsing import parse
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import check_names
 from sibe.errors import UserError
+from sibe.storage.run_directory import has_begun
+from sibe.storage.run_files import RunFiles
 
 _AGENT_PARTS = ("sac", "encoder")
 """Parts of the config that not every agent uses; those it does not use have no flags."""
-_WITH_RESUME = ("--resume", "--track")
+_ALLOW_IMPORT = "With --resume: let the run's task import the module it names (module:Name-v0)."
+_WITH_RESUME = ("--resume", "--track", "--env-steps", "--allow-import")
 
 
 def first_value(args: list[str], *flags: str) -> str | None:
@@ -29,7 +32,7 @@ def first_value(args: list[str], *flags: str) -> str | None:
     found = None
     for here, after in zip(args, [*args[1:], ""], strict=True):
         name, _, value = here.partition("=")
-        if name in flags:
+        if name.replace("_", "-") in flags:
             found = value or after
     return found
 
@@ -42,6 +45,7 @@ def train_type(default: RunConfig) -> type[Any]:
     fields: list[Any] = [
         ("out", Annotated[Path | None, arg(help="Directory of the run (default: runs/…).")], None),
         ("resume", Annotated[Path | None, arg(help="Continue the run in this directory.")], None),
+        ("allow_import", Annotated[bool, arg(help=_ALLOW_IMPORT)], False),
     ]
     unused = set(_AGENT_PARTS) - set(find_agent(default.method).parts)
     hints = get_type_hints(RunConfig)
@@ -70,7 +74,7 @@ def _help(name: str) -> str:
         "method": f"What is added to SAC, or a standalone agent: {', '.join(method_names())}.",
         "preset": f"Where the defaults come from: {', '.join(PRESETS)}.",
         "device": "auto, cpu, cuda, cuda:1, …",
-        "threads": "CPU threads for learning; 0 for all cores.",
+        "threads": "CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset.",
     }
     return texts[name]
 
@@ -90,24 +94,50 @@ def run_train(args: list[str]) -> int:
     preset, method = first_value(args, "--preset"), first_value(args, "--method") or "sibe"
     task = first_value(args, "--task") or "cartpole_swingup"
     find_agent(method)
-    chosen = preset or default_preset()
     background = first_value(args, "--background") or "clean"
+    chosen, why = (preset, "") if preset else _choose_preset(args, task, method, background)
     default = preset_config(chosen, task=task, method=method, background=background)
     _refuse_unused_flags(method, args)
     command = parse(train_type(default), args, prog="sibe train")
-    from sibe.training.run import resume, train
-
     if command.resume is not None:
-        extra = [w for w in args if w.startswith("--") and not w.startswith(_WITH_RESUME)]
-        if extra:
-            raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
-        tracked = first_value(args, "--track") is not None
-        resume(command.resume, command.schedule.track if tracked else None)
-        return 0
+        return _resume(command, args)
     asked = {field.name for field in dataclasses.fields(RunConfig)} & set(vars(command))
     config = dataclasses.replace(default, **{name: getattr(command, name) for name in asked})
     check_names(config.env.task, config.env.background)
-    if preset is None:
-        print(f"preset {chosen} ({'a GPU' if chosen == 'paper' else 'no GPU'} was found)")
+    if why:
+        print(f"preset {chosen} ({why})")
+    from sibe.training.run import train
+
     train(config, command.out)
     return 0
+
+
+def _resume(command: Any, args: list[str]) -> int:
+    from sibe.training.run import resume
+
+    words = [word.partition("=")[0].replace("_", "-") for word in args if word.startswith("--")]
+    extra = [word for word in words if word not in _WITH_RESUME]
+    if extra:
+        raise UserError(f"--resume takes the run's own config; leave out {' '.join(extra)}")
+    track = command.schedule.track if "--track" in words else None
+    env_steps = command.schedule.env_steps if "--env-steps" in words else None
+    resume(command.resume, track, env_steps, allow_import=command.allow_import)
+    return 0
+
+
+def _choose_preset(args: list[str], task: str, method: str, background: str) -> tuple[str, str]:
+    """Return the preset of the run that is there already, else what suits the machine; and why."""
+    from sibe.training.run import default_directory
+
+    seed = first_value(args, "--seed") or "1"
+    config = preset_config("debug", task=task, method=method, background=background)
+    if seed.isascii() and seed.isdigit():
+        config = dataclasses.replace(config, seed=int(seed))
+    out = first_value(args, "--out")
+    path = default_directory(config) if out is None else Path(out)
+    if RunFiles(path).config_json.exists() and has_begun(RunFiles(path)):
+        there = RunFiles(path).read_config().get("preset")
+        if there in PRESETS:
+            return there, f"that of the run in {path}"
+    chosen = default_preset()
+    return chosen, f"{'a GPU' if chosen == 'paper' else 'no GPU'} was found"

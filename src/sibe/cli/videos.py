@@ -8,6 +8,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from sibe.cli.parsing import Group
+from sibe.errors import printable
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class PrepareVideos:
     def run(self) -> int:
         """Decode, and say what the bank holds."""
         from sibe.envs.backgrounds.decode import prepare
+        from sibe.logs.amounts import count
 
         bank = prepare(
             self.folder,
@@ -45,7 +47,8 @@ class PrepareVideos:
         )
         for split in ("train", "eval"):
             clips = bank.clips(split)
-            print(f"{split}: {len(clips)} clips, {sum(clip.frames for clip in clips)} frames")
+            frames = count(sum(clip.frames for clip in clips), "frame")
+            print(f"{split}: {count(len(clips), 'clip')}, {frames}")
         print(f"use it with --background video --clips {self.out}")
         return 0
 
@@ -63,7 +66,7 @@ class ListVideos:
 
         bank = ClipBank.open(self.bank)
         for clip in dict.fromkeys((*bank.clips("train"), *bank.clips("eval"))):
-            print(f"{clip.split:5s} {clip.frames:6d} frames  {clip.source}")
+            print(f"{clip.split:5s} {clip.frames:6d} frames  {printable(clip.source)}")
         return 0
 
 

@@ -23,7 +23,7 @@ from sibe.config.values import (
     configuration,
 )
 from sibe.envs.sensors import PIXELS, SensorKind, Sensors
-from sibe.envs.tasks import LOOP_FRAMES, BackgroundName
+from sibe.envs.tasks import LOOP_FRAMES, MAX_SIZE, BackgroundName
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking
 
@@ -39,7 +39,7 @@ class EnvConfig:
     """DeepMind Control task (see `sibe tasks`) or Gymnasium id."""
     background: BackgroundName = "clean"
     """What is painted behind the robot: clean, noise, video or video_random."""
-    size: Count = 84
+    size: Annotated[int, Bounds(1, MAX_SIZE)] = 84
     """Height and width of a frame, in pixels."""
     supersample: Count = 1
     """Draw a MuJoCo scene and its background this many times as large, then average the blocks."""
@@ -113,6 +113,8 @@ class SACConfig:
     """Width of the two hidden layers of actor and critics."""
     batch: Annotated[int, Bounds(2)] = 256
     """Chunks per minibatch, B (preset paper: 256, and 128 for walker_walk)."""
+    group: Count = 1
+    """Chunks of a minibatch that look alike, so that the background tells none apart; 1 for any."""
     chunk: Count = 2
     """Consecutive transitions per chunk, L."""
     method_batch: Count = 1
@@ -178,7 +180,7 @@ class RunConfig:
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, …"""
     threads: Annotated[int, Bounds(0, MAX_THREADS)] = 0
-    """CPU threads for learning; 0 for all cores."""
+    """CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset."""
     env: Annotated[EnvConfig, arg(name="")] = field(default_factory=EnvConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     sac: SACConfig = field(default_factory=SACConfig)

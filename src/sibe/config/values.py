@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, dataclass_transform
 
-from sibe.errors import UserError, nearest
+from sibe.errors import UserError, nearest, printable
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,11 @@ _KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
 }
 
 
+def type_in_words(kind: Any) -> str:
+    """Return what completes "must be …" for a plain type: a whole number, a number, text, …"""
+    return _KINDS[kind][0] if kind in _KINDS else str(kind)
+
+
 def _wanted_type(kind: Any, value: Any) -> str | None:
     """Return what ``value`` must be if it is not of the type ``kind``; an int is a float too."""
     if kind is type(None):
@@ -169,4 +174,6 @@ def _wanted_type(kind: Any, value: Any) -> str | None:
     words, allowed = _KINDS[kind]
     if isinstance(value, bool) and kind is not bool:
         return words
+    if isinstance(value, str) and printable(value) != value:  # it will be shown
+        return "text without control characters"
     return None if isinstance(value, allowed) else words

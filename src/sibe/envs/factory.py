@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
 from sibe.envs.backgrounds.background import make_background
-from sibe.envs.backgrounds.clips import MAX_SIZE, SPLITS
+from sibe.envs.backgrounds.clips import SPLITS
 from sibe.envs.dmc import DMCPixels
 from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
@@ -21,7 +21,7 @@ from sibe.envs.own_env import AnyEnv, refuse_own_name
 from sibe.envs.registration import env_id
 from sibe.envs.rendering.view import ViewConfig
 from sibe.envs.sensors import PIXELS, Sensors
-from sibe.envs.tasks import LOOP_FRAMES, check_background, is_gym_id, task_spec
+from sibe.envs.tasks import LOOP_FRAMES, MAX_SIZE, check_background, is_gym_id, task_spec
 from sibe.errors import UserError
 
 

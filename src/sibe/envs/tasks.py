@@ -8,6 +8,7 @@ with the suite. Action repeats follow the paper's Table 3, for other domains the
 from __future__ import annotations
 
 import re
+import sys
 from typing import Literal, NamedTuple, get_args
 
 from sibe.errors import UserError, nearest
@@ -64,6 +65,7 @@ VIDEOS = ("video", "video_random")
 BackgroundName = Literal["clean", "noise", "video", "video_random"]
 BACKGROUNDS: tuple[BackgroundName, ...] = get_args(BackgroundName)
 LOOP_FRAMES = 1000
+MAX_SIZE = 4096  # pixels; software renderers crash far above it
 
 
 class TaskSpec(NamedTuple):
@@ -96,6 +98,19 @@ def is_gym_id(name: str) -> bool:
     return ":" in name or re.search(r"-v\d+$", name) is not None
 
 
+def refuse_import(task: str, *, allowed: bool) -> None:
+    """Refuse a task of a file from elsewhere that would have Gymnasium import a module.
+
+    One that is imported already, as from Python, runs nothing any more.
+    """
+    module, colon, _ = task.partition(":")
+    if colon and not allowed and module not in sys.modules:
+        raise UserError(
+            f"its task {task!r} would import and run the module {module!r}: if you trust it, allow "
+            f"that with --allow-import (in Python, import it first)"
+        )
+
+
 def task_spec(name: str) -> TaskSpec:
     """Return the suite task called ``name``, or say which names are near."""
     if name not in SUITE_TASKS:
@@ -126,6 +141,20 @@ def check_names(task: str, background: str) -> None:
     check_background(background)
     if not is_gym_id(task):
         task_spec(task)
+
+
+def check_clips(background: str, clips: object, loop_frames: int = LOOP_FRAMES) -> None:
+    """Refuse settings of the video backgrounds where they would have no effect."""
+    if clips is not None and background not in VIDEOS:
+        raise UserError(
+            f"--clips has no effect with --background {background}: "
+            "add --background video (or video_random), or leave it out"
+        )
+    if loop_frames != LOOP_FRAMES and background != "video":
+        raise UserError(
+            f"--loop-frames has no effect with --background {background}: "
+            "add --background video, or leave it out"
+        )
 
 
 def describe_tasks() -> str:

@@ -11,6 +11,7 @@ from sibe.experiments.estimate import Speed, SpeedMeter, run_seconds
 from sibe.experiments.plan import any_config, count_updates, missing_methods
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import Suite, SuiteRun
+from sibe.logs.amounts import count
 from sibe.logs.console import duration
 from sibe.training.run import resolve
 
@@ -58,7 +59,8 @@ def describe_suite(
         lines.append(f"{' '.join(cell):{width}s} {len(group):5d} {each:>13s} {time:>10s}")
     updates = sum(count_updates(suite, run, changes) for run in runs)
     total = _time(sum(seconds) / jobs)
-    lines.append(f"together: {len(runs)} runs, {updates} updates, time {total}")
+    together = f"{count(len(runs), 'run')}, {count(updates, 'update')}"
+    lines.append(f"together: {together}, time {total}")
     return "\n".join([*lines, *_notes(watch, jobs, missing_methods(runs))])
 
 

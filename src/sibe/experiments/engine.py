@@ -16,6 +16,7 @@ from types import FrameType
 from typing import NamedTuple, Protocol
 
 from sibe.experiments.job import Job
+from sibe.logs.amounts import count
 from sibe.storage.atomic import write_atomic
 from sibe.storage.checkpoint import list_steps
 from sibe.storage.run_files import RunFiles
@@ -68,7 +69,7 @@ def drive(
     waiting = deque(job for job in jobs if not is_done(job))
     total, done, running = len(jobs), len(jobs) - len(waiting), 0
     if done:
-        say(f"{done} of {total} runs are finished already")
+        say(f"{done} of {count(total, 'run')} {'is' if done == 1 else 'are'} finished already")
     tries = {job.name: _Tries(last_checkpoint(job)) for job in waiting}
     failed: dict[str, str] = {}
     try:

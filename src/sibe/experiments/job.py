@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sibe.errors import UserError
+from sibe.errors import UserError, printable
+from sibe.storage.contained_file import open_file
 
 # -P: a file in the working directory must not be taken for a module.
 WORKER = ("-P", "-m", "sibe.experiments.worker")
@@ -69,7 +70,7 @@ def start(job: Job, env: dict[str, str] | None = None) -> subprocess.Popen[bytes
         "config": job.config,
         "command": job.command,
     }
-    with job.log.open("ab") as log:
+    with open_file(job.log, "a+b", within=job.log.parent) as log:
         log.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {os.uname().nodename}\n".encode())
         log.flush()
         process = subprocess.Popen(
@@ -118,13 +119,15 @@ def why_it_ended(job: Job, code: int) -> str | None:
 def last_line(log: Path) -> str:
     """Return the last line of a log that is not empty, cut to a readable length."""
     try:
-        with log.open("rb") as file:
+        with open_file(log, within=log.parent) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError as error:
         return f"no log ({error.strerror})"
+    except UserError as error:
+        return str(error)
     said = [line.strip() for line in lines if line.strip()]
-    return said[-1].removeprefix("sibe: ")[:_LONGEST] if said else "no output"
+    return printable(said[-1].removeprefix("sibe: ")[:_LONGEST]) if said else "no output"
 
 
 def run_to_end(job: Job) -> str | None:

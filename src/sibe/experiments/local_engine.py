@@ -10,13 +10,14 @@ from sibe.errors import UserError
 from sibe.experiments import job as process
 from sibe.experiments.engine import Ended
 from sibe.experiments.job import Job
+from sibe.training.threads import environment_threads
 
 _POLL = 0.1
 
 
 def threads_per_job(jobs: int) -> int:
-    """Return how many threads each of ``jobs`` runs gets of this machine's cores."""
-    return max(1, len(os.sched_getaffinity(0)) // jobs)
+    """Return what OMP_NUM_THREADS says, else each run's share of this machine's cores."""
+    return environment_threads() or max(1, len(os.sched_getaffinity(0)) // jobs)
 
 
 def visible_gpus() -> tuple[str, ...]:

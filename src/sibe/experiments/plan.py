@@ -16,13 +16,19 @@ from typing import Any, NamedTuple
 
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import method_names
-from sibe.catalogue.run_config import check, comparable, to_json, updates_per_run
+from sibe.catalogue.run_config import (
+    check,
+    comparable,
+    refuse_fewer_env_steps,
+    to_json,
+    updates_per_run,
+)
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import VIDEOS, check_names
 from sibe.errors import UserError
 from sibe.experiments.request import Overrides
 from sibe.experiments.suites import MethodVariant, Suite, SuiteRun
-from sibe.storage.run_directory import first_difference
+from sibe.storage.run_directory import first_difference, refuse_foreign
 from sibe.storage.run_files import RunFiles
 
 _PLAIN = MethodVariant("none", "none")
@@ -119,11 +125,14 @@ def settle(planned: PlannedRun, *, threads: int, device: str, given: Overrides) 
     config = planned.config
     files = RunFiles(planned.path)
     exists = files.config_json.exists()
+    if exists:
+        refuse_foreign(planned.path)
     there: dict[str, Any] = files.read_config() if exists else {}
     if not config.threads:
         config = replace(config, threads=there.get("threads", threads))
     if given.device in (None, "auto"):
         config = replace(config, device=there.get("device", device))
+    refuse_fewer_env_steps(planned.path, there, config.schedule.env_steps)
     here = as_stored(config)
     difference = first_difference(comparable(there), comparable(here)) if exists else None
     if difference is not None:

@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from sibe.errors import UserError
 from sibe.experiments.job import Job, last_line
 from sibe.experiments.plan import PlannedRun, as_stored
+from sibe.logs.amounts import count
 from sibe.logs.console import duration
-from sibe.logs.csv_log import read_csv
+from sibe.logs.csv_log import count_lines, read_csv
 from sibe.storage.checkpoint import list_steps
+from sibe.storage.contained_file import open_file
+from sibe.storage.folder_lock import FolderLock
 from sibe.storage.run_files import RunFiles
 
 STATES = ("done", "running", "failed", "waiting")
@@ -79,19 +82,22 @@ def _failed_note(planned: PlannedRun) -> str | None:
 
 def is_locked(path: Path) -> bool:
     """Tell whether a process, here or on another machine, works in the run directory."""
+    files = RunFiles(path)
     try:
-        with RunFiles(path).lock.open("rb") as lock:
-            # Shared, and given back at once: a run that starts this very moment tries again.
+        # Shared, and given back at once: a run that starts this very moment tries again.
+        with FolderLock(path) as folder:
+            folder.take(shared=True)
+        with open_file(files.lock, within=path) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:
+    except (OSError, UserError):
         return False
     return False
 
 
 def _has_rows(path: Path) -> bool:
-    return path.exists() and path.read_bytes().count(b"\n") > 1
+    return count_lines(path) > 1
 
 
 def _progress(path: Path) -> tuple[int, float]:
@@ -127,7 +133,7 @@ def describe(runs: Sequence[RunStatus]) -> str:
 def _summary(runs: Sequence[RunStatus]) -> str:
     counts = {state: sum(run.state == state for run in runs) for state in STATES}
     parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    text = f"{len(runs)} runs: {parts}"
+    text = f"{count(len(runs), 'run')}: {parts}"
     speeds = [run.env_steps_per_second for run in runs if run.env_steps_per_second > 0]
     if not speeds or counts["done"] == len(runs):
         return text

@@ -1,7 +1,9 @@
 """``kernels.c``, compiled for this machine's own processor when it is first needed.
 
-The result is kept in the user's cache. Without a C compiler, or if anything about it fails, there
-is no library and the plain code does the same work more slowly. ``SIBE_KERNELS=0`` asks for that.
+The result is kept in the user's cache, in a folder that nobody else can write to, under the hash of
+its content; whatever is not as expected is compiled anew. Without a C compiler, or if anything
+about it fails, there is no library and the plain code does the same work more slowly.
+``SIBE_KERNELS=0`` asks for that.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +26,16 @@ from torch import Tensor
 
 from sibe.errors import UserError
 from sibe.storage.atomic import write_atomic
-from sibe.storage.cache import cache_folder
+from sibe.storage.cache import cache_folder, private_folder
+from sibe.storage.contained_file import read_file
+from sibe.storage.temporary_folder import remove_leftovers, temporary_folder
 
 _SOURCE = Path(__file__).with_name("kernels.c")
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")
 _SECONDS = 60
+_FUNCTIONS = ("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops")
+_PREFIX = "sibe-kernels-"
+_LARGEST = 1 << 24
 
 
 class Found(NamedTuple):
@@ -55,22 +64,60 @@ def find() -> Found:
         compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
         if shutil.which(compiler[0]) is None:
             return Found(None, f"there is no C compiler {compiler[0]}: install gcc")
-        threads = _openmp()
-        path = cache_folder() / f"kernels-{_fingerprint(compiler, threads)}.so"
-        return Found(_load(compiler, threads, path), f"compiled by {shlex.join(compiler)}")
+        return _find(compiler)
     except (OSError, ValueError, UserError, subprocess.SubprocessError) as error:
         told = getattr(error, "stderr", b"") or b""
         return Found(None, " ".join((str(error), told.decode(errors="replace"))).strip())
 
 
-def _load(compiler: list[str], threads: Path, path: Path) -> ctypes.CDLL:
-    if path.exists():
+def _find(compiler: list[str]) -> Found:
+    threads = _openmp()
+    build = functools.partial(_compile, compiler, threads)
+    by = f"compiled by {shlex.join(compiler)}"
+    folder = private_folder("kernels")
+    if folder is None:
+        with _workshop(Path(tempfile.gettempdir())) as place:
+            found = _load(build(place))
+        return Found(found, f"{by} at each start: {cache_folder()} is open to other users")
+    return Found(_kept(folder, _fingerprint(compiler, threads), build), by)
+
+
+def _kept(folder: Path, fingerprint: str, build: Callable[[Path], Path]) -> ctypes.CDLL:
+    """Load the library that ``folder`` keeps; build it if there is none, or not a whole one."""
+    remove_leftovers(folder, _PREFIX)
+    for path in folder.glob(f"kernels-{fingerprint}-*.so"):
         try:
-            return ctypes.CDLL(str(path))
-        except OSError:  # damaged
+            # Loading half a library would end the process: its name has the hash of its content.
+            data = read_file(path, within=folder, limit=_LARGEST)
+            if path.stem.endswith(hashlib.sha256(data).hexdigest()):
+                return _load(path)
+        except (OSError, UserError):
             pass
-    _compile(compiler, threads, path)
-    return ctypes.CDLL(str(path))
+        _remove(path)
+    with _workshop(folder) as place:
+        data = build(place).read_bytes()
+    path = folder / f"kernels-{fingerprint}-{hashlib.sha256(data).hexdigest()}.so"
+    write_atomic(path, data)
+    return _load(path)
+
+
+def _workshop(parent: Path) -> AbstractContextManager[Path]:
+    return temporary_folder(parent, _PREFIX, mode=0o700)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(path))
+    missing = [name for name in _FUNCTIONS if not hasattr(loaded, name)]
+    if missing:
+        raise OSError(f"{path} lacks {', '.join(missing)}")
+    return loaded
 
 
 def _openmp() -> Path:
@@ -92,15 +139,13 @@ def _fingerprint(compiler: list[str], threads: Path) -> str:
     return hashlib.sha256(_SOURCE.read_bytes() + "\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _compile(compiler: list[str], threads: Path, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        code, made = Path(folder) / "kernels.o", Path(folder) / path.name
-        _run(*compiler, *_FLAGS, "-c", str(_SOURCE), "-o", str(code))
-        # Without -fopenmp, which would bring the system's library in.
-        _run(*compiler, "-shared", str(code), str(threads), "-o", str(made))
-        # On disk, and in one step: half a library would end every process that loads it.
-        write_atomic(path, made.read_bytes())
+def _compile(compiler: list[str], threads: Path, folder: Path) -> Path:
+    """Compile in ``folder`` and return the library."""
+    code, made = folder / "kernels.o", folder / "kernels.so"
+    _run(*compiler, *_FLAGS, "-c", str(_SOURCE), "-o", str(code))
+    # Without -fopenmp, which would bring the system's library in.
+    _run(*compiler, "-shared", str(code), str(threads), "-o", str(made))
+    return made
 
 
 def _run(*command: str) -> None:

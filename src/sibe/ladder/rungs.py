@@ -68,8 +68,6 @@ def check_ladder(ladder: Ladder) -> None:
             "method none has no loss of its own: leave the rung alone out "
             "(--rungs state error supervised agent)"
         )
-    if ladder.updates < 1:
-        raise UserError(f"--updates must be at least 1, not {ladder.updates}")
     if "error" in ladder.rungs and not ladder.errors:
         raise UserError("--errors needs a number, or leave the rung error out")
     for error in ladder.errors:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 
+from sibe.logs.amounts import count
 from sibe.logs.sink import Row
 
 _WINDOW = 120.0  # seconds that count as recent: long enough to average over an evaluation
@@ -37,6 +38,8 @@ class Progress:
     Args:
         total_env_steps: simulator steps of the whole run, action repeat included.
         start_env_step: where this process takes it up.
+        episode_return: of the last training episode before that, if any.
+        eval_return: of the last evaluation before that, if any.
         stream: where to write (default: standard output).
         quiet: write nothing at all.
         clock: seconds, for tests.
@@ -47,6 +50,8 @@ class Progress:
         total_env_steps: int,
         *,
         start_env_step: int = 0,
+        episode_return: float | None = None,
+        eval_return: float | None = None,
         stream: TextIO | None = None,
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -55,10 +60,9 @@ class Progress:
         self._stream, self._quiet = stream or sys.stdout, quiet
         self._samples: deque[_Sample] = deque()
         self._shown_time = clock()
-        self._env_step = self._shown_env_step = start_env_step
-        self._agent_step = 0
-        self._episode_return: float | None = None
-        self._eval_return: float | None = None
+        self._env_step, self._agent_step = start_env_step, 0
+        self._episode_return, self._eval_return = episode_return, eval_return
+        self._is_shown = True  # whether the last line says how things stand
         self._bar = None if quiet else _make_bar(self._stream)
         if self._bar:
             self._bar.add_task("", total=total_env_steps, completed=start_env_step, text="")
@@ -67,7 +71,7 @@ class Progress:
     def update(self, env_step: int, agent_step: int, updates: int) -> None:
         """Take the counters of the whole run, and refresh the display if it is time."""
         now = self._clock()
-        self._env_step, self._agent_step = env_step, agent_step
+        self._env_step, self._agent_step, self._is_shown = env_step, agent_step, False
         if not self._samples or now - self._samples[-1].time >= _SAMPLE:
             self._samples.append(_Sample(now, env_step, updates))
             while len(self._samples) > 2 and now - self._samples[1].time >= _WINDOW:
@@ -77,13 +81,14 @@ class Progress:
 
     def episode(self, row: Row) -> None:
         """Take the return of a training episode; the next refresh shows it."""
-        self._episode_return = row["episode_reward"]
+        self._episode_return, self._is_shown = row["episode_reward"], False
 
     def evaluation(self, row: Row, episodes: Sequence[Row]) -> None:
         """Write a line about an evaluation."""
-        self._eval_return = row["episode_reward"]
+        self._eval_return, self._is_shown = row["episode_reward"], False
         spread = f"{row['episode_reward']:.1f} ± {row['episode_reward_std']:.1f}"
-        self.line(f"eval at env_step {row['frame']}: return {spread} ({row['episodes']} episodes)")
+        episodes_played = count(row["episodes"], "episode")
+        self.line(f"eval at env_step {row['frame']}: return {spread} ({episodes_played})")
 
     def flush(self) -> None:
         """No-op: nothing is queued."""
@@ -97,20 +102,21 @@ class Progress:
 
     def close(self) -> None:
         """Show the last state and leave the terminal as it was."""
-        if self._bar or self._env_step != self._shown_env_step:
+        if self._bar or not self._is_shown:
             self._show(self._clock())
         if self._bar:
             self._bar.stop()
 
     def _show(self, now: float) -> None:
-        self._shown_time, self._shown_env_step = now, self._env_step
-        steps = f"{self._env_step}/{self._total}"
+        self._shown_time, self._is_shown = now, True
+        done = min(self._env_step, self._total)  # the last episode is played out
+        steps = f"{self._env_step}/{self._total}" if done == self._env_step else f"{self._env_step}"
         if self._bar:
             text = f"{steps} env steps  {self._state('  ')}"
-            self._bar.update(self._bar.task_ids[0], completed=self._env_step, text=text)
+            self._bar.update(self._bar.task_ids[0], completed=done, text=text)
             self._bar.refresh()
         else:
-            percent = 100 * self._env_step // self._total
+            percent = 100 * done // self._total
             agent_step = f"agent_step {self._agent_step}"
             self.line(f"env_step {steps} ({percent} %) {agent_step} {self._state(' ')}")
 

@@ -8,7 +8,6 @@ told apart by (nearly) everyone.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from sibe.errors import UserError
-from sibe.logs.csv_log import read_csv
+from sibe.logs.csv_log import read_results
 from sibe.logs.picture_file import check_png, write_png
 from sibe.logs.plot_style import GRAY, INK, X_LABEL, style_axis
 from sibe.storage.run_files import RunFiles
@@ -36,7 +35,7 @@ def write_learning_curve(run: Path, out: Path) -> Path:
     check_png(out)
     files = RunFiles(run)
     title = _title(files)
-    evals, training = _read(files.eval_csv), _read(files.train_csv)
+    evals, training = read_results(files.eval_csv), read_results(files.train_csv)
     if not evals and not training:
         raise UserError(f"{run} has no episode to plot yet: let it train a little longer")
     metrics = [name for name in _METRICS if np.isfinite(training.get(name, np.nan)).any()]
@@ -71,25 +70,14 @@ def _draw(title: str, evals: Table, training: Table, metrics: list[str]) -> Figu
 
 def _title(run: RunFiles) -> str:
     try:
-        config: dict[str, Any] = json.loads(run.config_json.read_text(encoding="utf-8"))
+        config = run.read_config()
         env = config["env"]
         parts = (env["task"], env["background"], config["method"], f"seed {config['seed']}")
         return "  ·  ".join(map(str, parts))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (UserError, KeyError, TypeError) as error:
         raise UserError(
             f"{run.path} is not the folder of a run: its config.json does not read"
         ) from error
-
-
-def _read(path: Path) -> Table:
-    """Return the rows that have a return, {} if there are none: a young run lacks a log or two."""
-    if not path.exists() or b"\n" not in path.read_bytes():
-        return {}
-    table = read_csv(path)
-    if missing := {"frame", "episode_reward"} - table.keys():
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}: it is no log of sibe")
-    whole = np.isfinite(table["frame"]) & np.isfinite(table["episode_reward"])
-    return {name: column[whole] for name, column in table.items()} if whole.any() else {}
 
 
 def _draw_return(axis: Any, evals: Table, training: Table) -> None:

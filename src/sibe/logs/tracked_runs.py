@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sibe.errors import UserError
 from sibe.logs.tracker import TrackedRun, Tracker
 from sibe.storage.atomic import write_atomic
+from sibe.storage.json_file import read_json
 from sibe.storage.run_files import RunFiles
 
 Tracking = Literal["none", "trackio", "wandb"]
@@ -108,7 +109,7 @@ def _run_id(run: RunFiles, tracker: str) -> str:
     """Return the id under which ``tracker`` knows the run; a new one is stored first."""
     ids: dict[str, str] = {}
     if run.tracker_json.exists():
-        ids = json.loads(run.tracker_json.read_text(encoding="utf-8"))
+        ids = read_json(run.tracker_json, within=run.path)
     if tracker not in ids:
         ids[tracker] = secrets.token_hex(4)
         write_atomic(run.tracker_json, (json.dumps(ids, indent=1) + "\n").encode())

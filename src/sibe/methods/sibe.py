@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sibe.config.values import Count, Fraction, NonNegative, Positive, configuration
+from sibe.errors import UserError
 from sibe.methods.base import (
     Latents,
     Method,
@@ -91,7 +92,7 @@ class SequentialBottleneck(nn.Module):
 
     Args:
         features: D, the size of c.
-        action_dim: A.
+        action_dim: A; 0 for a series without actions.
         config: everything else, with defaults.
         latent: dimension of z, instead of the config's.
         hidden: width of the hidden layers, instead of the config's.
@@ -116,6 +117,7 @@ class SequentialBottleneck(nn.Module):
         config = config or SIBEConfig()
         config = config if latent is None else replace(config, latent=latent)
         self.config = config = config if hidden is None else replace(config, hidden=hidden)
+        self.action_dim = action_dim
         latent, hidden, normalize = config.latent, config.hidden, config.head_layer_norm
         joint = latent + action_dim  # m(z_t, a_t), the concatenation
         first_std = config.first_std
@@ -158,7 +160,7 @@ class SequentialBottleneck(nn.Module):
     def forward(
         self,
         c: Tensor,
-        action: Tensor,
+        action: Tensor | None,
         c_next: Tensor,
         generator: torch.Generator | None = None,
     ) -> BottleneckOutput:
@@ -166,10 +168,17 @@ class SequentialBottleneck(nn.Module):
 
         Args:
             c: ``[L, B, D]``, or ``[B, D]`` for single transitions; L and B from 1.
-            action: ``[L, B, A]`` or ``[B, A]``.
+            action: ``[L, B, A]`` or ``[B, A]``; None if ``action_dim`` is 0.
             c_next: as c.
             generator: draws z; None for torch's global one.
         """
+        if action is None:
+            if self.action_dim:
+                raise UserError(
+                    f"the bottleneck expects actions of size {self.action_dim}: pass them, or "
+                    "make it with action_dim=0"
+                )
+            action = c.new_empty(*c.shape[:-1], 0)
         if c.dim() == 2:
             out = self.forward(c[None], action[None], c_next[None], generator)
             parts = {name: getattr(out, name)[0] for name in ("infonce", "kl", "z", "z_next")}

@@ -8,8 +8,6 @@ optimizers), in a format that cannot run code; ``config.json`` is the run's own,
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
 from pathlib import Path
 
 from sibe.catalogue.run_config import to_json
@@ -19,8 +17,9 @@ from sibe.policy.load import load_policy
 from sibe.policy.model_card import model_card
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, write_weights
-from sibe.storage.atomic import publish_folder, write_atomic
+from sibe.storage.atomic import write_atomic
 from sibe.storage.run_files import CONFIG_JSON, RunFiles
+from sibe.storage.temporary_folder import publish_folder, replacing_folder
 from sibe.training.evaluation import (
     MOST_ENVS,
     Frame,
@@ -57,6 +56,7 @@ def export(
     seed: int,
     overwrite: bool,
     device: str,
+    allow_import: bool = False,
     push_to: str | None = None,
 ) -> list[float]:
     """Export the newest checkpoint of ``run`` to the folder ``out``, whole or not at all.
@@ -68,6 +68,7 @@ def export(
         seed: which; `sibe eval OUT` with the same two numbers gives the same returns.
         overwrite: replace an earlier export, which stays in place until the new one is whole.
         device: where to play.
+        allow_import: as for ``load_policy``.
         push_to: "user/name" of the repository on the Hugging Face Hub that it will be pushed to,
             for the card to name.
 
@@ -75,34 +76,32 @@ def export(
         The returns of the episodes.
     """
     check_out(out, overwrite)
-    policy = load_policy(run, device=device)
+    policy = load_policy(run, device=device, allow_import=allow_import)
     agent, meta = policy.agent, RunFiles(run).read_meta()  # an export has no meta.json
     out = out.resolve()
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
-        temporary.mkdir(parents=True)
-        write_weights(
-            temporary / WEIGHTS,
-            agent.policy_networks(),
-            policy.env_step,
-            agent.action_dim,
-            agent.state_size,
-        )
-        config = json.dumps(to_json(policy.config), indent=1) + "\n"
-        write_atomic(temporary / CONFIG_JSON, config.encode())
-        # Played by what is given away, not by what it was made of.
-        returns, video = _play(load_policy(temporary, device=device), episodes, seed, temporary)
-        source = "path/to/this/folder" if push_to is None else f"hf://{push_to}"
-        card = model_card(
-            policy.config, policy.env_step, returns, seed, meta, video=video, source=source
-        )
-        write_atomic(temporary / CARD, card.encode())
-        publish_folder(temporary, out, replace=overwrite)
+        with replacing_folder(out) as temporary:
+            write_weights(
+                temporary / WEIGHTS,
+                agent.policy_networks(),
+                policy.env_step,
+                agent.action_dim,
+                agent.state_size,
+            )
+            config = json.dumps(to_json(policy.config), indent=1) + "\n"
+            write_atomic(temporary / CONFIG_JSON, config.encode())
+            # Played by what is given away, not by what it was made of.
+            given_away = load_policy(temporary, device=device, allow_import=allow_import)
+            returns, video = _play(given_away, episodes, seed, temporary)
+            source = "path/to/this/folder" if push_to is None else f"hf://{push_to}"
+            card = model_card(
+                policy.config, policy.env_step, returns, seed, meta, video=video, source=source
+            )
+            write_atomic(temporary / CARD, card.encode())
+            publish_folder(temporary, out, replace=overwrite)
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"cannot write the export {out} ({reason}): choose another") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return returns
 
 

@@ -7,10 +7,15 @@ from typing import Any
 
 import torch
 
+from sibe.agents.modules import broken_network
+from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
-from sibe.catalogue.run_config import check, from_json
+from sibe.catalogue.run_config import check, read_run_config
+from sibe.config.schema import RunConfig
 from sibe.envs.sensors import PIXELS, STATE, Sensors
+from sibe.envs.tasks import refuse_import
 from sibe.errors import UserError
+from sibe.policy.allocation_limit import AllocationLimit
 from sibe.policy.hub import download, hub_name
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
@@ -19,11 +24,21 @@ from sibe.storage.run_files import RunFiles
 from sibe.training.run import choose_device
 from sibe.training.seeding import torch_stream
 
+_ROOM, _TIMES = 1 << 24, 16
+"""An agent takes at most so many bytes, and so many times the bytes of what it is loaded from."""
 
-def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
+
+def load_policy(
+    run: str | Path, *, device: str = "auto", allow_import: bool = False
+) -> TrainedPolicy:
     """Load the newest checkpoint of a run directory, or what `sibe export` made of it.
 
     "hf://user/name", or "hf://user/name@revision", is an export on the Hugging Face Hub.
+
+    Args:
+        run: the folder.
+        device: where its networks go.
+        allow_import: whether its task may name a module to import ("module:Name-v0").
 
     Examples:
         >>> policy = sibe.load_policy("runs/cartpole_swingup-noise/sibe/seed1")
@@ -32,41 +47,57 @@ def load_policy(run: str | Path, *, device: str = "auto") -> TrainedPolicy:
     """
     name = hub_name(run)
     path = Path(run) if name is None else download(name)
-    config = from_json(RunFiles(path).read_config())
+    config = read_run_config(path)
     check(config)
+    refuse_import(config.env.task, allowed=allow_import)
     where = choose_device(device)
-    env_step, action_dim, state, state_size = read_state(path, where, config.env.seen)
-    agent = build_agent(config, action_dim, torch_stream(config.seed, "agent"), where, state_size)
-    if is_export(path):
-        load_networks(agent.policy_networks(), state, path)
-    else:
-        agent.load_state_dict(state)
-    return TrainedPolicy(config, agent, env_step)
+    load = _from_export if is_export(path) else _from_run
+    return load(path, config, where)
 
 
-def read_state(
-    path: Path, device: torch.device, sensors: Sensors
-) -> tuple[int, int, dict[str, Any], int]:
-    """Return env step, A, the agent's state and the size of the sensor ``state``.
+def _from_export(path: Path, config: RunConfig, device: torch.device) -> TrainedPolicy:
+    exported = read_weights(path / WEIGHTS, device)
+    size = sum(t.nbytes for network in exported.state.values() for t in network.values())
+    if bool(exported.state_size) != config.env.seen.state:
+        raise _other_sensors(path, config.env.seen)
+    agent = _build(config, exported.action_dim, device, size, exported.state_size)
+    load_networks(agent.policy_networks(), exported.state, path)
+    return TrainedPolicy(config, agent, exported.env_step)
 
-    The agent's state is whole from a run, of an export what it has. Refuses what was trained with
-    other sensors than ``sensors``.
-    """
-    if is_export(path):
-        exported = read_weights(path / WEIGHTS, device)
-        if bool(exported.state_size) != sensors.state:
-            raise _other_sensors(path, sensors)
-        return exported
+
+def _from_run(path: Path, config: RunConfig, device: torch.device) -> TrainedPolicy:
+    loaded: list[TrainedPolicy] = []
+
+    def use(env_step: int, state: dict[str, Any]) -> None:
+        try:
+            layout, own = state["replay"]["layout"], state["agent"]
+            shapes = layout[1] if isinstance(layout[1], dict) else {PIXELS: layout[1:-1]}
+            if set(shapes) != set(config.env.seen.names):
+                raise _other_sensors(path, config.env.seen)
+            state_size = shapes.get(STATE, [0])[0]
+            agent = _build(config, layout[-1], device, _nbytes(own), state_size)
+            agent.load_state_dict(own)
+            if (name := broken_network(agent.networks())) is not None:
+                raise ValueError(f"the weights of the {name} are not finite")
+        except (OSError, MemoryError, UserError):
+            raise
+        except Exception as error:  # whatever an odd state leads to
+            raise checkpoint.Damaged(repr(error).partition("\n")[0][:200]) from error
+        loaded.append(TrainedPolicy(config, agent, env_step))
+
     folder = RunFiles(path).checkpoints
-    found = checkpoint.load_newest(folder, map_location=device, report=print)
-    if found is None:
+    if checkpoint.load_newest(folder, map_location=device, report=print, use=use) is None:
         raise UserError(f"{path} has no checkpoint yet: train it further with --resume {path}")
-    env_step, state = found
-    layout = state["replay"]["layout"]
-    shapes = layout[1] if isinstance(layout[1], dict) else {PIXELS: layout[1:-1]}
-    if set(shapes) != set(sensors.names):
-        raise _other_sensors(path, sensors)
-    return env_step, layout[-1], state["agent"], shapes.get(STATE, [0])[0]
+    return loaded[-1]
+
+
+def _build(
+    config: RunConfig, action_dim: int, device: torch.device, size: int, state_size: int
+) -> Agent:
+    """Build the agent, but none that is much larger than the ``size`` bytes of its weights."""
+    with AllocationLimit(_ROOM + _TIMES * size):
+        generator = torch_stream(config.seed, "agent")
+        return build_agent(config, action_dim, generator, device, state_size)
 
 
 def _other_sensors(path: Path, sensors: Sensors) -> UserError:
@@ -74,3 +105,10 @@ def _other_sensors(path: Path, sensors: Sensors) -> UserError:
         f"{path} was trained with other sensors than its config.json says "
         f"({', '.join(sensors.names)}): put its own config.json back"
     )
+
+
+def _nbytes(value: Any) -> int:
+    """Return the bytes of the tensors in nested dicts."""
+    if isinstance(value, dict):
+        return sum(map(_nbytes, value.values()))
+    return value.nbytes if isinstance(value, torch.Tensor) else 0

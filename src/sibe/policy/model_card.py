@@ -13,6 +13,7 @@ import numpy as np
 
 from sibe.config.schema import EnvConfig, RunConfig
 from sibe.envs.tasks import VIDEOS
+from sibe.logs.markup import markdown
 
 _HEAD = """\
 ---
@@ -72,7 +73,7 @@ def model_card(
         setting=json.dumps(f"{task}-{background}"),
         score=json.dumps(spread.replace("±", "+/-")),
     )
-    title = f"# {config.method} on {task} ({background})\n"
+    title = markdown(f"# {config.method} on {task} ({background})") + "\n"
     sections = (
         title,
         _score(spread, returns, seed, video),
@@ -116,7 +117,8 @@ whole configuration of the run.
 
 
 def _training(config: RunConfig, env_step: int, meta: dict[str, Any]) -> str:
-    env, versions = config.env, meta.get("versions") or {}
+    env, found = config.env, meta.get("versions")
+    versions = found if isinstance(found, dict) else {}
     clips = "generated" if env.clips is None else "a clip bank of the author's own"
     rows = {
         "method": config.method,
@@ -130,5 +132,5 @@ def _training(config: RunConfig, env_step: int, meta: dict[str, Any]) -> str:
         else f"{', '.join(env.seen.names)} ({env.stack} frames of {env.size}×{env.size} pixels)",
         "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value),
     }
-    lines = [f"| {name} | {value} |" for name, value in rows.items() if value != ""]
+    lines = [f"| {name} | {markdown(str(value))} |" for name, value in rows.items() if value != ""]
     return "## Training\n\n| | |\n|---|---|\n" + "\n".join(lines) + "\n"

@@ -16,12 +16,17 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from sibe.agents.modules import broken_network
 from sibe.errors import UserError
 from sibe.storage.atomic import write_atomic
+from sibe.storage.contained_file import open_file
+from sibe.storage.run_files import EXPORTED_WEIGHTS
 
 FORMAT = "sibe-policy-1"
-WEIGHTS = "model.safetensors"
+WEIGHTS = EXPORTED_WEIGHTS
 _ABOUT = "sibe"
+_MOST_ACTIONS = 10_000
+_MOST_NUMBERS = 1_000_000  # of the sensor state
 
 AgentState = dict[str, dict[str, Tensor]]
 
@@ -65,6 +70,7 @@ def write_weights(
 def read_weights(path: Path, device: torch.device) -> Exported:
     """Return what ``write_weights`` wrote."""
     try:
+        open_file(path, within=path.parent).close()
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             about = json.loads((file.metadata() or {}).get(_ABOUT, "{}"))
             found = about.get("format", "none") if isinstance(about, dict) else "none"
@@ -74,9 +80,22 @@ def read_weights(path: Path, device: torch.device) -> Exported:
             for name in file.keys():  # noqa: SIM118  the file is no dict
                 network, _, key = name.partition("/")
                 state.setdefault(network, {})[key] = file.get_tensor(name)
-        env_step, action_dim = int(about["env_step"]), int(about["action_dim"])
-        return Exported(env_step, action_dim, state, int(about.get("state_size", 0)))
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        env_step, action_dim = about["env_step"], about["action_dim"]
+        state_size = about.get("state_size", 0)
+        if any(type(number) is not int for number in (env_step, action_dim, state_size)):
+            raise ValueError("its counts are not whole numbers")
+        if env_step < 0 or not 1 <= action_dim <= _MOST_ACTIONS:
+            raise ValueError(f"{action_dim} actions after {env_step} env steps cannot be")
+        if not 0 <= state_size <= _MOST_NUMBERS:
+            raise ValueError(f"a state of {state_size} numbers cannot be")
+        return Exported(env_step, action_dim, state, state_size)
+    except (
+        safetensors.SafetensorError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise UserError(f"{path} is damaged ({error}): get another copy of it") from error
 
 
@@ -89,3 +108,5 @@ def load_networks(networks: Mapping[str, nn.Module], state: AgentState, path: Pa
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: {WEIGHTS} does not fit its config.json ({reason})") from error
+    if (broken := broken_network(networks)) is not None:
+        raise UserError(f"{path}: the weights of the {broken} are not finite: get another copy")

@@ -21,9 +21,17 @@ from numpy.typing import NDArray
 from sibe.envs.sensors import Observation
 from sibe.errors import UserError
 from sibe.storage.atomic import sync_folder
+from sibe.storage.contained_file import UnfitFileError, read_file
 
 _FRAMES = "frames"
 _FILE = re.compile(r"episode_(\d{6,})\.npz(\.tmp)?")
+
+
+_HOW = "put back a copy of it, or start the run in a new folder"
+
+
+class EpisodeError(UserError):
+    """An episode file that is missing, damaged or of another episode."""
 
 
 class Episode(NamedTuple):
@@ -45,7 +53,8 @@ def write_episode(folder: Path, number: int, episode: Episode) -> Path:
     path = episode_path(folder, number)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
             np.savez(
                 file,
                 **_members(episode.frames),
@@ -68,10 +77,18 @@ def write_episode(folder: Path, number: int, episode: Episode) -> Path:
 
 
 def read_episode(path: Path) -> Episode:
-    """Read what `write_episode` wrote; a missing or damaged file is a `UserError`."""
+    """Read what `write_episode` wrote; a missing or damaged file is an `EpisodeError`."""
+    try:
+        data = read_file(path, within=path.parent.parent)  # the run directory
+    except FileNotFoundError:
+        raise EpisodeError(f"{path} is missing: {_HOW}") from None
+    except UnfitFileError as error:
+        raise EpisodeError(str(error)) from error
     try:
         # Members are read whole, not through np.load, so that all their checksums are compared.
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if any(member.compress_type for member in archive.infolist()):
+                raise ValueError("it is compressed")  # to unpack it may take any amount of memory
             members = {
                 name.removesuffix(".npy"): np.lib.format.read_array(
                     io.BytesIO(archive.read(name)), allow_pickle=False
@@ -79,15 +96,13 @@ def read_episode(path: Path) -> Episode:
                 for name in archive.namelist()
             }
         episode = Episode(_observation(members), *(members[name] for name in Episode._fields[1:]))
-    except FileNotFoundError:
-        problem = "is missing"
     except Exception as error:  # a broken zip archive fails in a dozen ways, all with one meaning
         problem = f"is damaged ({error})"
     else:
         if _consistent(episode):
             return episode
         problem = "is damaged (its arrays do not fit each other)"
-    raise UserError(f"{path} {problem}: put back a copy of it, or start the run in a new folder")
+    raise EpisodeError(f"{path} {problem}: {_HOW}")
 
 
 def prune(folder: Path, keep: Set[int]) -> None:

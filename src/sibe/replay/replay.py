@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from sibe.envs.sensors import PIXELS, Observation, each
 from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
-from sibe.replay.episodes import Episode
+from sibe.replay.episodes import Episode, EpisodeError
 from sibe.replay.frames import FrameStore
+from sibe.replay.lookalikes import CANDIDATES, Drawn, Thumbnails, grouped
 from sibe.replay.ring import Index, Ring, Span
 from sibe.replay.sampling import Sampling
 from sibe.replay.vectors import VectorStore
@@ -40,6 +41,7 @@ class Replay:
         action_dim: length of an action.
         stack: frames per observation.
         pad: the random shift reaches ±``pad`` pixels; 0 is no augmentation.
+        groups: whether chunks that look alike can be drawn together.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Replay:
         *,
         stack: int,
         pad: int = 4,
+        groups: bool = False,
     ) -> None:
         self._ring = Ring(capacity, stack)
         self._bare = not isinstance(shapes, Mapping)
@@ -59,6 +62,11 @@ class Replay:
             else VectorStore(capacity, shape)
             for name, shape in _by_sensor(shapes).items()
         }
+        # Groups are of states that look alike to the first camera.
+        self._pictured = next((n for n, s in _by_sensor(shapes).items() if len(s) == 3), None)
+        self._thumbnails = None
+        if groups and self._pictured is not None:
+            self._thumbnails = Thumbnails(capacity, _by_sensor(shapes)[self._pictured])
         self._action = np.zeros((capacity, action_dim), np.float32)
         self._reward = np.zeros(capacity, np.float32)
         self._discount = np.zeros(capacity, np.float32)
@@ -129,9 +137,18 @@ class Replay:
         return self._ring.can_sample(length)
 
     def sample(
-        self, batch: int, length: int, rng: np.random.Generator, *, frames_per_state: int = 1
+        self,
+        batch: int,
+        length: int,
+        rng: np.random.Generator,
+        *,
+        frames_per_state: int = 1,
+        group: int = 1,
     ) -> Chunk:
         """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
+
+        With a ``group`` of more than 1, only the first of each group is drawn so; the others look
+        like it (`sibe.replay.lookalikes`).
 
         The running episode takes part. Stacked (``frames_per_state`` 1), each of the ``length + 1``
         states of each chunk gets a shift of its own. As single frames, those of a chunk share one,
@@ -140,7 +157,7 @@ class Replay:
         """
         if frames_per_state not in (1, self._ring.stack):
             raise ValueError(f"a state has {self._ring.stack} frames, not {frames_per_state}")
-        start, first = self._ring.draw(batch, length, rng)
+        start, first = self._draw(batch, length, group, rng)
         states = start + np.arange(length + 1)[:, None]  # [L+1, B]
         at = self._ring.slots(states[:-1])
         action, reward, discount = (
@@ -165,8 +182,19 @@ class Replay:
 
     def minibatch(self, wanted: Sampling, rng: np.random.Generator) -> Chunk:
         """Draw what an agent asks for."""
-        frames = wanted.frames_per_state
-        return self.sample(wanted.batch, wanted.length, rng, frames_per_state=frames)
+        frames, group = wanted.frames_per_state, wanted.group
+        return self.sample(wanted.batch, wanted.length, rng, frames_per_state=frames, group=group)
+
+    def _draw(
+        self, batch: int, length: int, group: int, rng: np.random.Generator
+    ) -> tuple[Index, Index]:
+        if group == 1:
+            return self._ring.draw(batch, length, rng)
+        assert self._thumbnails is not None
+        candidates = Drawn(*self._ring.draw(CANDIDATES, length, rng))
+        slots = self._ring.slots(candidates.start)
+        distances = self._thumbnails.distances(slots[: batch // group], slots)
+        return grouped(candidates, distances, group, rng)
 
     def _shifts(self, shape: tuple[int, ...], rng: np.random.Generator) -> Index:
         return rng.integers(0, 2 * self._pad + 1, size=(*shape, 2))
@@ -194,8 +222,12 @@ class Replay:
 
     def needed_episodes(self) -> set[int]:
         """Numbers of the finished episodes that have a frame in the ring."""
-        numbers = {span.number for span in self._ring.spans()}
+        numbers = {span.number for span in self._ring.spans()} - self._ring.lost
         return numbers - {self._ring.newest} if self._running else numbers
+
+    def lost_episodes(self) -> list[int]:
+        """Numbers of the episodes that should be in the ring and could not be restored."""
+        return [span.number for span in self._ring.spans() if span.number in self._ring.lost]
 
     def state(self) -> dict[str, Any]:
         """Return what the files of the `needed_episodes` do not hold; fit for ``torch.save``."""
@@ -206,12 +238,20 @@ class Replay:
             "frames_written": self._ring.written,
             "episodes": {span.number: span.first for span in spans},
             "running": running and {k: each(torch.from_numpy, a) for k, a in running.items()},
+            **({"lost": lost} if (lost := self.lost_episodes()) else {}),
         }
 
-    def restore(self, state: dict[str, Any], read: Callable[[int], Episode]) -> None:
+    def restore(
+        self, state: dict[str, Any], read: Callable[[int], Episode], *, lossy: bool = False
+    ) -> None:
         """Become the replay that gave ``state``; ``read`` returns a finished episode by number.
 
-        From then on every sample equals, byte for byte, that of the replay that went on.
+        From then on every sample equals, byte for byte, that of the replay that went on; unless
+        it is ``lossy`` and episodes cannot be read: these are never sampled.
+
+        Raises:
+            EpisodeError: if an episode cannot be read, or is not the one that was stored.
+            UserError: if the replay had other sizes than this one.
         """
         saved, own = state["layout"], self._layout()
         if saved != own:
@@ -222,15 +262,21 @@ class Replay:
                 "resume with the same settings"
             )
         running = state["running"]
-        self._ring.restore(state["frames_written"], state["episodes"])
+        self._ring.restore(state["frames_written"], state["episodes"], state.get("lost", ()))
         self._running = running is not None
         for span in self._ring.spans():
+            if span.number in self._ring.lost:
+                continue
             if running is not None and span.number == self._ring.newest:
                 arrays = {k: each(lambda t: t.cpu().numpy(), part) for k, part in running.items()}
-                episode = Episode(**arrays)
-            else:
-                episode = read(span.number)
-            self._fill(span, episode)
+                self._fill(span, Episode(**arrays))
+                continue
+            try:
+                self._fill(span, read(span.number))
+            except EpisodeError:
+                if not lossy:
+                    raise
+                self._ring.lost.add(span.number)
 
     def _layout(self) -> list[Any]:
         shapes = {name: list(store.shape) for name, store in self._stores.items()}
@@ -246,9 +292,13 @@ class Replay:
                 raise ValueError(
                     f"{what} is {store.dtype} {store.shape}, not {reading.dtype} {reading.shape}"
                 )
-        slot = self._ring.push(first=first)
+        self._store(self._ring.push(first=first), readings)
+
+    def _store(self, slot: int, readings: Mapping[str, NDArray[Any]]) -> None:
         for name, store in self._stores.items():
             store.put(slot, readings[name])
+        if self._thumbnails is not None and self._pictured is not None:
+            self._thumbnails.put(slot, readings[self._pictured])
 
     def _stored(self, span: Span) -> Index:
         """Slots of the frames of an episode that are still in the ring, in order."""
@@ -271,14 +321,14 @@ class Replay:
         shape = {name: (whole, *self._stores[name].shape) for name in sorted(self._stores)}
         actions, action = episode.action.shape[1], self._action.shape[1]
         if shapes != shape or actions != action:
-            raise UserError(
+            raise EpisodeError(
                 f"episode {span.number} does not fit the saved replay ({shapes} and {actions} "
                 f"actions, not {shape} and {action}): put back its own file, or start the run in "
                 "a new folder"
             )
-        for name, store in self._stores.items():
-            for slot, reading in zip(slots.tolist(), readings[name][-len(slots) :], strict=True):
-                store.put(slot, reading)
+        begin = whole - len(slots)
+        for place, slot in enumerate(slots.tolist(), begin):
+            self._store(slot, {name: part[place] for name, part in readings.items()})
         steps = slots[:-1]
         begin = len(episode.reward) - len(steps)
         self._action[steps] = episode.action[begin:]

@@ -9,7 +9,8 @@ interval, which makes sampling exact without rejection: draw from the intervals 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ class Ring:
         self.stack = stack
         self.written = 0
         self.newest = -1  # number of the newest episode
+        self.lost: set[int] = set()  # numbers of episodes whose frames are not there
         self._firsts: deque[int] = deque()  # first frame of each episode still in the ring
 
     @property
@@ -71,9 +73,15 @@ class Ring:
             Span(number + i, *span) for i, span in enumerate(zip(self._firsts, ends, strict=True))
         ]
 
-    def restore(self, written: int, firsts: Mapping[int, int]) -> None:
-        """Take over the counters of another ring: frames written, first frame by episode."""
+    def restore(self, written: int, firsts: Mapping[int, int], lost: Iterable[int] = ()) -> None:
+        """Take over the counters of another ring: frames written, first frame by episode.
+
+        Raises:
+            ValueError: if they are not those of a ring of this capacity.
+        """
+        _check(written, firsts, self.capacity)
         self.written = written
+        self.lost = set(lost) & firsts.keys()
         self.newest = max(firsts, default=-1)
         self._firsts = deque(firsts[number] for number in sorted(firsts))
 
@@ -122,4 +130,25 @@ class Ring:
         first = np.fromiter(self._firsts, np.int64, len(self._firsts))
         end = np.append(first[1:], self.written)[: len(first)]
         low = np.where(first >= self.oldest, first, self.oldest + self.stack - 1)
-        return first, low, np.maximum(end - length - low, 0)
+        count = np.maximum(end - length - low, 0)
+        for index, span in enumerate(self.spans() if self.lost else ()):
+            if span.number in self.lost:
+                count[index] = 0
+        return first, low, count
+
+
+def _check(written: int, firsts: Mapping[int, int], capacity: int) -> None:
+    """Refuse counters that no ring of ``capacity`` frames can have."""
+    numbers = sorted(firsts)
+    starts = [firsts[number] for number in numbers]
+    oldest = max(0, written - capacity)
+    sound = (
+        all(type(value) is int and value >= 0 for value in (written, *numbers, *starts))
+        and all(after == before + 1 for before, after in pairwise(numbers))
+        and all(after > before for before, after in pairwise([*starts, written]))
+        and bool(starts) == (written > 0)
+        and all(start <= oldest for start in starts[:1])
+        and all(start > oldest for start in starts[1:])
+    )
+    if not sound:
+        raise ValueError("its replay does not add up")

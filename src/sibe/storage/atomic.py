@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,24 +38,6 @@ def write_atomic(path: Path, data: bytes) -> None:
         if isinstance(error, OSError):
             error.filename = str(path)  # what the user knows; a failed write names no file at all
         raise
-
-
-def publish_folder(temporary: Path, out: Path, *, replace: bool) -> None:
-    """Rename the finished folder ``temporary`` to ``out`` beside it, which is missing or empty.
-
-    With ``replace`` an earlier folder there steps aside, is deleted at the end, and comes back if
-    the rename fails.
-    """
-    old = temporary.with_suffix(".old")
-    try:
-        if replace and out.exists():
-            out.rename(old)
-        temporary.rename(out)
-    except BaseException:
-        if old.exists() and not out.exists():
-            old.rename(out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def remove_temporary(folder: Path) -> None:

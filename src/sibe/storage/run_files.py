@@ -6,11 +6,11 @@ holds a ``RunDirectory``, which has the same attributes.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from sibe.errors import UserError
+from sibe.errors import UserError, printable
+from sibe.storage.json_file import read_json
 
 CONFIG_JSON = "config.json"
 META_JSON = "meta.json"
@@ -18,6 +18,8 @@ TRAIN_CSV = "train.csv"
 EVAL_CSV = "eval.csv"
 EVAL_EPISODES_CSV = "eval_episodes.csv"
 LOCK = ".lock"
+EXPORTED_WEIGHTS = "model.safetensors"
+"""What makes a folder an exported policy, which has a config.json too and is no run."""
 
 
 class RunFiles:
@@ -37,6 +39,7 @@ class RunFiles:
         self.videos = path / "video"
         self.tensorboard = path / "tensorboard"
         self.lock = path / LOCK
+        self.folders = (self.checkpoints, self.replay, self.videos, self.tensorboard)
 
     def read_config(self) -> dict[str, Any]:
         """Return the run's config.
@@ -47,7 +50,7 @@ class RunFiles:
         if not self.path.is_dir():
             raise UserError(f"there is no run directory {self.path}: check the path")
         try:
-            config = json.loads(self.config_json.read_text(encoding="utf-8"))
+            config = read_json(self.config_json, within=self.path)
         except FileNotFoundError:
             raise UserError(
                 f"{self.path} is not a run directory: it has no {CONFIG_JSON}"
@@ -67,11 +70,11 @@ class RunFiles:
     def read_meta(self) -> dict[str, Any]:
         """Return what was collected when the run began; {} if that is missing or damaged."""
         try:
-            meta = json.loads(self.meta_json.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            meta = read_json(self.meta_json, within=self.path)
+        except (OSError, UserError, ValueError):
             return {}
         return meta if isinstance(meta, dict) else {}
 
     def list_videos(self) -> list[Path]:
-        """Return the videos of evaluations, oldest first."""
-        return sorted(self.videos.glob("*.mp4"))
+        """Return the videos of evaluations, oldest first; their names can be printed."""
+        return sorted(p for p in self.videos.glob("*.mp4") if printable(p.name) == p.name)

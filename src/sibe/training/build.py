@@ -1,8 +1,7 @@
-"""From a config to a trainer: every part is built here and handed over."""
+"""From a config to what learns: environment, agent and replay."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,14 +13,9 @@ from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.envs.sensor_space import reading_shapes, state_size
 from sibe.replay.replay import Replay
-from sibe.storage.run_directory import RunDirectory
-from sibe.training.callbacks import Callback
 from sibe.training.environment import make_training_env
-from sibe.training.evaluators import make_evaluator
 from sibe.training.own_envs import OwnEnvs
-from sibe.training.recorder import Recorder
 from sibe.training.seeding import torch_stream
-from sibe.training.trainer import Trainer
 
 
 class Parts(NamedTuple):
@@ -31,30 +25,6 @@ class Parts(NamedTuple):
     """observes single frames"""
     agent: Agent
     replay: Replay
-
-
-def build_trainer(
-    config: RunConfig,
-    directory: RunDirectory,
-    recorder: Recorder,
-    device: torch.device,
-    *,
-    callbacks: Sequence[Callback] = (),
-    own: OwnEnvs | None = None,
-) -> Trainer:
-    """Return the trainer of a run.
-
-    Args:
-        config: the run.
-        directory: where it lives; holds its lock.
-        recorder: takes rows, metrics and messages.
-        device: where the agent learns.
-        callbacks: are told of what happens.
-        own: environments made in Python, in place of the config's task.
-    """
-    env, agent, replay = build_parts(config, device, own)
-    evaluator = make_evaluator(config, agent, own)
-    return Trainer(config, env, agent, replay, recorder, evaluator, directory, callbacks)
 
 
 def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = None) -> Parts:
@@ -72,10 +42,12 @@ def build_replay(config: RunConfig, env: gym.Env[Any, Any]) -> Replay:
     """Return an empty replay for the single frames of ``env``."""
     actions = env.action_space.shape
     assert actions is not None
+    wanted = sampling(config)
     return Replay(
         config.schedule.replay_capacity,
         reading_shapes(env.observation_space),
         actions[0],
         stack=config.env.stack,
-        pad=sampling(config).shift,
+        pad=wanted.shift,
+        groups=wanted.group > 1,
     )

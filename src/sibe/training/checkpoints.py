@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sibe.errors import UserError
@@ -18,16 +18,31 @@ class Checkpoints:
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
 
-    def save(self, env_step: int, state: dict[str, Any], *, needs: Iterable[int]) -> None:
+    def save(
+        self,
+        env_step: int,
+        state: dict[str, Any],
+        *,
+        needs: Iterable[int],
+        logs: Mapping[str, checkpoint.Recorded],
+    ) -> None:
         """Write a checkpoint that needs some episodes, then drop what none needs any more."""
-        checkpoint.save(self._directory.checkpoints, env_step, state, needs=needs)
+        checkpoint.save(self._directory.checkpoints, env_step, state, needs=needs, logs=logs)
         checkpoint.keep_newest(self._directory.checkpoints)
         self.prune_episodes()
 
-    def load(self, report: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
-        """Return env step and state of the newest good checkpoint; None if there is none at all."""
+    def load(
+        self, use: Callable[[int, dict[str, Any]], None], report: Callable[[str], None]
+    ) -> tuple[int, dict[str, Any]] | None:
+        """Return env step and state of the newest checkpoint that ``use`` takes; None without any.
+
+        Newer ones are set aside: the logs and episodes that belong to them will not be kept.
+        """
         folder = self._directory.checkpoints
-        return checkpoint.load_newest(folder, map_location="cpu", report=report)
+        found = checkpoint.load_newest(folder, map_location="cpu", report=report, use=use)
+        if found is not None:
+            checkpoint.set_newer_aside(folder, found[0])
+        return found
 
     def write_episode(self, number: int, episode: Episode) -> None:
         """Write a finished episode."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from sibe.errors import UserError
 from sibe.logs.console import Progress
-from sibe.logs.csv_sink import CsvSink
+from sibe.logs.csv_log import LogCopy, last_return
+from sibe.logs.csv_sink import CsvSink, KnownLog
 from sibe.logs.sink import Sink
 from sibe.logs.tensorboard import TensorBoardLog
 from sibe.logs.video import write_mp4
@@ -42,9 +43,13 @@ class Recorder:
         self._needed: list[Sink] = []
         self._optional = list(optional)
 
-    def rewind(self, positions: dict[str, int]) -> None:
-        """Cut from the csv files whatever came after a checkpoint; all of it if there is none."""
-        CsvSink.rewind(self._run, positions)
+    def rewind(self, logs: Mapping[str, KnownLog]) -> None:
+        """Make the csv files what they were at a checkpoint; empty if there is none."""
+        CsvSink.rewind(self._run, logs, self.say)
+
+    def before_evaluation(self, env_step: int) -> tuple[int, dict[str, LogCopy]]:
+        """Return the env step of the evaluation before, and the csv files as they were then."""
+        return CsvSink.before_evaluation(self._run, env_step)
 
     def open(self, metrics: Sequence[str], env_step: int) -> None:
         """Open the files; ``metrics`` are the agent's own columns of train.csv."""
@@ -52,7 +57,12 @@ class Recorder:
         self._needed.append(self._csv)
         resume_at = env_step if env_step else None
         self._needed.append(TensorBoardLog(self._run.tensorboard, resume_at=resume_at))
-        self._progress = Progress(self._total, start_env_step=env_step)
+        self._progress = Progress(
+            self._total,
+            start_env_step=env_step,
+            episode_return=last_return(self._run.train_csv),
+            eval_return=last_return(self._run.eval_csv),
+        )
         self._needed.append(self._progress)
 
     def say(self, text: str) -> None:
@@ -101,11 +111,11 @@ class Recorder:
         except UserError as error:
             self.say(f"no video: {error}")
 
-    def positions(self) -> dict[str, int]:
-        """Make the csv files safe on disk and return where each one ends."""
+    def copies(self) -> dict[str, LogCopy]:
+        """Make the csv files safe on disk and return what each one holds."""
         assert self._csv is not None
         self._feed(lambda sink: sink.flush())
-        return self._csv.positions()
+        return self._csv.copies()
 
     def close(self) -> None:
         """Close all files and the display."""

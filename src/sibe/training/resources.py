@@ -12,11 +12,14 @@ from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import STATE
 from sibe.errors import UserError
+from sibe.logs.amounts import size
 from sibe.replay.replay import Replay
+from sibe.storage.run_directory import nearest_folder
 
 _ACTIONS = 64  # more than any task has
 _STATE = 400  # numbers; more than the suite's largest robot has
 _CHECKPOINTS = 3  # two, and one being written
+_COPIES = 4  # weights and moments; gradients of all; and two more while a checkpoint is written
 _SMALLER = "use a smaller --replay-capacity or --size"
 
 
@@ -28,6 +31,16 @@ def replay_ram_bytes(config: RunConfig) -> int:
     return Replay.nbytes_for(
         capacity, {**dict.fromkeys(sensors.views, frame), **shapes}, _ACTIONS, shift
     )
+
+
+def learning_ram_bytes(config: RunConfig) -> int:
+    """Return about the bytes of RAM that learning takes: the networks, and on a CPU the updates.
+
+    A GPU has memory of its own, and says so when it is full.
+    """
+    agent = find_agent(config.method)
+    updates = agent.update_bytes(config) if config.device == "cpu" else 0
+    return _COPIES * agent.checkpoint_bytes(config) + updates
 
 
 def replay_disk_bytes(config: RunConfig) -> int:
@@ -45,18 +58,28 @@ def replay_disk_bytes(config: RunConfig) -> int:
     return frames * reading + checkpoints
 
 
+def check_ram(config: RunConfig) -> None:
+    """Refuse a run that cannot fit into memory."""
+    replay, learning = replay_ram_bytes(config), learning_ram_bytes(config)
+    free = psutil.virtual_memory().available
+    if replay > free:
+        raise UserError(
+            f"the replay needs {size(replay)} of RAM and {size(free)} are free: {_SMALLER}"
+        )
+    if replay + learning > free:
+        raise UserError(
+            f"learning needs about {size(learning)} of RAM beside {size(replay)} of replay, and "
+            f"{size(free)} are free: use a smaller batch, --size or width of the networks"
+        )
+
+
 def check_resources(config: RunConfig, path: Path) -> None:
     """Refuse a run that cannot fit into memory or onto the disk of ``path``."""
-    ram, free = replay_ram_bytes(config), psutil.virtual_memory().available
-    if ram > free:
-        raise UserError(
-            f"the replay needs {ram / 1e9:.1f} GB of RAM and {free / 1e9:.1f} GB are free: "
-            f"{_SMALLER}"
-        )
+    check_ram(config)
     held = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    disk, room = replay_disk_bytes(config) - held, shutil.disk_usage(path).free
+    disk, room = replay_disk_bytes(config) - held, shutil.disk_usage(nearest_folder(path)).free
     if disk > room:
         raise UserError(
-            f"the run needs {disk / 1e9:.1f} GB of disk and {path} has {room / 1e9:.1f} GB free: "
+            f"the run needs {size(disk)} of disk and {path} has {size(room)} free: "
             f"{_SMALLER}, or --out on another disk"
         )

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sibe.catalogue.registry import plugin_origin
 from sibe.catalogue.run_config import (
     check,
     comparable,
-    from_json,
+    read_run_config,
+    refuse_fewer_env_steps,
     to_json,
-    updates_per_run,
     with_defaults,
 )
 from sibe.config.schema import RunConfig
-from sibe.envs.own_env import is_own_name
+from sibe.envs.tasks import check_clips, refuse_import
 from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
-from sibe.storage.run_directory import RunDirectory
+from sibe.storage.run_directory import RunDirectory, has_begun, refuse_foreign
 from sibe.storage.run_files import RunFiles
 from sibe.training.allocation import keep_memory
+from sibe.training.interrupts import interruptible
+from sibe.training.messages import announce, compare_kernels, conclude, stopped
 from sibe.training.meta import collect_meta
-from sibe.training.resources import check_resources, replay_ram_bytes
+from sibe.training.resources import check_resources
+from sibe.training.threads import choose_threads
 
 if TYPE_CHECKING:  # they import the simulator
+    from sibe.training.build import Parts
     from sibe.training.callbacks import Callback
+    from sibe.training.evaluators import Evaluator
     from sibe.training.own_envs import OwnEnvs
+    from sibe.training.trainer import Trainer
 
 
 def default_directory(config: RunConfig) -> Path:
@@ -64,12 +72,16 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
 
     A run that was begun elsewhere, or on other cores, keeps what was decided then.
     """
-    # One result for one config: the number of threads changes the order of summation.
-    files = None if path is None else RunFiles(path)
-    before = files.read_config() if files is not None and files.config_json.exists() else {}
-    threads = config.threads or before.get("threads") or len(os.sched_getaffinity(0))
+    before = _stored(path)
     device = before.get("device", "auto") if config.device == "auto" else config.device
+    threads = choose_threads(config.threads, before.get("threads", 0)).number
     return replace(config, threads=threads, device=str(choose_device(device)))
+
+
+def _stored(path: Path | None) -> dict[str, Any]:
+    """Return the config.json in ``path``, {} if there is none."""
+    files = None if path is None else RunFiles(path)
+    return files.read_config() if files is not None and files.config_json.exists() else {}
 
 
 def train(
@@ -81,46 +93,122 @@ def train(
 ) -> Path:
     """Run, or continue, the training that ``config`` describes; return its directory.
 
+    A run that is there already, asked for more env steps than it was begun for, is extended.
+    Nothing is written before environments and agent are built.
+
     Args:
         config: the run.
         out: its directory; None for ``default_directory``.
         callbacks: are told of what happens, and may stop the run.
         own: environments made in Python, in place of the config's task.
+
+    Raises:
+        Stopped: after Ctrl-C, with the env step from which the same call continues.
     """
     config = with_defaults(config)
+    path = default_directory(config) if out is None else Path(out)
+    trainer: Trainer | None = None
+
+    def describe() -> str:
+        return stopped(path, None if trainer is None else trainer.env_step)
+
+    with interruptible(describe) as interrupts, contextlib.ExitStack() as stack:
+        config = _checked(config, path)
+        meta = _prepare(config)
+        parts, evaluator = _build(config, own, stack)
+        interrupts.check()  # before anything is written
+        directory = stack.enter_context(
+            RunDirectory.create_or_open(path, to_json(config), meta, comparable=comparable)
+        )
+        compare_kernels(config, directory, meta["kernels"])
+        trainer = _make_trainer(config, parts, evaluator, directory, callbacks)
+        try:
+            trainer.run()
+        finally:
+            trainer.recorder.close()
+            sys.stdout.flush()
+        conclude(directory)
+    return path
+
+
+def _checked(config: RunConfig, path: Path) -> RunConfig:
+    """Return the config as this machine would run it, or refuse it; announce it otherwise."""
     check(config)
     check_installed(config.schedule.track)
-    path = default_directory(config) if out is None else Path(out)
+    refuse_foreign(path)
+    before = _stored(path)
+    if has_begun(RunFiles(path)):
+        refuse_fewer_env_steps(path, before, config.schedule.env_steps)
+    else:  # a run of an older version may have settings without effect
+        check_clips(config.env.background, config.env.clips, config.env.loop_frames)
+    threads = choose_threads(config.threads, before.get("threads", 0))
     config = resolve(config, path)
+    RunDirectory.check(path, to_json(config), comparable=comparable)
+    check_resources(config, path)
+    announce(config, path, threads)
+    return config
+
+
+def _prepare(config: RunConfig) -> dict[str, Any]:
+    """Set this process up for learning; return the contents of meta.json."""
     keep_memory()
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA's sums may differ
-    meta = collect_meta()
-    with RunDirectory.create_or_open(
-        path, to_json(config), meta, comparable=comparable
-    ) as directory:
-        check_resources(config, path)
-        _announce(config, path)
-        _compare_kernels(config, directory, meta["kernels"])
-        _run(config, directory, callbacks, own)
-        _conclude(directory)
-    return path
+    plugin = plugin_origin(config.method)
+    return collect_meta() | ({} if plugin is None else {"plugin": plugin})
+
+
+def _build(
+    config: RunConfig, own: OwnEnvs | None, stack: contextlib.ExitStack
+) -> tuple[Parts, Evaluator]:
+    """Return what learns and what evaluates; ``stack`` closes their environments."""
+    # Here, because they import the simulator, which a wrong flag should not have to wait for.
+    from sibe.training.build import build_parts
+    from sibe.training.evaluators import make_evaluator
+
+    parts = build_parts(config, torch.device(config.device), own)
+    stack.callback(parts.env.close)
+    parts.env.reset(seed=0)  # draws a frame, which starts OpenGL; training resets it again
+    evaluator = make_evaluator(config, parts.agent, own)
+    stack.callback(evaluator.close)
+    return parts, evaluator
+
+
+def _make_trainer(
+    config: RunConfig,
+    parts: Parts,
+    evaluator: Evaluator,
+    directory: RunDirectory,
+    callbacks: Sequence[Callback],
+) -> Trainer:
+    from sibe.training.recorder import Recorder
+    from sibe.training.trainer import Trainer
+
+    name = "-".join(default_directory(config).parts[1:])
+    trackers = make_trackers(config.schedule.track, directory, name, to_json(config))
+    recorder = Recorder(directory, config.schedule.env_steps, optional=trackers)
+    return Trainer(config, *parts, recorder, evaluator, directory, callbacks)
 
 
 def resume(
     path: Path,
     track: Tracking | None = None,
+    env_steps: int | None = None,
     *,
     callbacks: Sequence[Callback] = (),
     own: OwnEnvs | None = None,
+    allow_import: bool = False,
 ) -> Path:
     """Continue the run in ``path`` with the config it was started with.
 
     ``track`` overrides the tracker it was started with. One that is not installed here is refused
     if it is asked for; if it is only what the run was started with, the run goes on without.
+    ``env_steps`` extends the run, which then ends as one that was asked for as many at first.
+    ``allow_import`` is as for ``load_policy``.
     """
-    config = from_json(RunFiles(path).read_config())
+    config = read_run_config(path)
+    refuse_import(config.env.task, allowed=allow_import)
     if track is None:
         track = config.schedule.track
         try:
@@ -128,67 +216,6 @@ def resume(
         except UserError as error:
             print(f"note: this run goes on untracked: {error}", flush=True)
             track = "none"
-    schedule = replace(config.schedule, track=track)
+    steps = config.schedule.env_steps if env_steps is None else env_steps
+    schedule = replace(config.schedule, track=track, env_steps=steps)
     return train(replace(config, schedule=schedule), path, callbacks=callbacks, own=own)
-
-
-def _announce(config: RunConfig, path: Path) -> None:
-    place = f"{config.env.task} ({config.env.background})"
-    print(f"{config.method} on {place}, seed {config.seed}, preset {config.preset} -> {path}")
-    print(
-        f"{config.schedule.env_steps} env steps, {updates_per_run(config)} updates on "
-        f"{config.device} with {config.threads} threads; "
-        f"replay up to {replay_ram_bytes(config) / 1e9:.2f} GB",
-        flush=True,
-    )
-
-
-def _compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> None:
-    """Say so if a run goes on with sums in another order than it was begun with."""
-    if config.device == "cpu" and directory.read_meta().get("kernels", False) != now:
-        print(
-            f"note: this run was begun {'without' if now else 'with'} the compiled kernels "
-            f"(sibe doctor) and goes on {'with' if now else 'without'} them: it will not end with "
-            "the same numbers bit for bit",
-            flush=True,
-        )
-
-
-def _conclude(run: RunDirectory) -> None:
-    """Draw the learning curve, and say what can be done with the run.
-
-    A run in an environment made in Python cannot be evaluated from the command line.
-    """
-    from sibe.logs.learning_curve import write_learning_curve
-
-    curve = write_learning_curve(run.path, run.curve_png)
-    print(f"learning curve: {curve}")
-    for video in run.list_videos():
-        print(f"video of the last evaluation: {video}")
-    commands = [f"tensorboard --logdir {run.path}"]
-    if not is_own_name(run.config["env"]["task"]):
-        evaluate = f"sibe eval {run.path}"
-        commands = [f"{evaluate} --video out.mp4", f"{evaluate} --background video", *commands]
-    print("next: " + "\n      ".join(commands), flush=True)
-
-
-def _run(
-    config: RunConfig, directory: RunDirectory, callbacks: Sequence[Callback], own: OwnEnvs | None
-) -> None:
-    # Here, because they import the simulator, which a wrong flag should not have to wait for.
-    from sibe.training.build import build_trainer
-    from sibe.training.recorder import Recorder
-
-    name = "-".join(default_directory(config).parts[1:])
-    trackers = make_trackers(config.schedule.track, directory, name, to_json(config))
-    recorder = Recorder(directory, config.schedule.env_steps, optional=trackers)
-    trainer = None
-    try:
-        device = torch.device(config.device)
-        trainer = build_trainer(config, directory, recorder, device, callbacks=callbacks, own=own)
-        trainer.run()
-    finally:
-        recorder.close()
-        if trainer is not None:
-            trainer.close()
-        sys.stdout.flush()

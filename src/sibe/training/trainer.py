@@ -8,21 +8,29 @@ off before the run goes on and is then written again, byte for byte.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import torch
 
+from sibe.agents.modules import broken_network
 from sibe.agents.protocol import Agent, Metrics
-from sibe.catalogue.run_config import sampling
+from sibe.catalogue.run_config import sampling, to_json
 from sibe.config.schema import RunConfig
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
+from sibe.logs.csv_log import LogCopy
+from sibe.logs.csv_sink import known_logs
+from sibe.replay.episodes import EpisodeError
 from sibe.replay.replay import Replay
+from sibe.storage import checkpoint
 from sibe.storage.run_directory import RunDirectory
 from sibe.training.callbacks import Callback, Evaluation
+from sibe.training.checkpoint_state import OtherConfigError, check_state, refuse_other_config
 from sibe.training.checkpoints import Checkpoints
 from sibe.training.collector import Collector, FinishedEpisode, NonFiniteAction
 from sibe.training.evaluation import frame_rate
@@ -81,6 +89,7 @@ class Trainer:
         self.evaluating: dict[str, Any] | None = None  # counts of an evaluation being played
         self.callbacks, self.stopping = callbacks, False
         self._elapsed, self._started = 0.0, time.perf_counter()
+        self._episodes_are_damaged = False  # those of a checkpoint that was passed over
 
     def run(self) -> None:
         """Train from wherever the directory stands to the end."""
@@ -188,9 +197,8 @@ class Trainer:
         return metrics
 
     def _refuse_broken_weights(self) -> None:
-        for name, network in self.agent.networks().items():
-            if not all(bool(torch.isfinite(p).all()) for p in network.parameters()):
-                raise UserError(f"the weights of the {name} became non-finite; {_INTACT}")
+        if (name := broken_network(self.agent.networks())) is not None:
+            raise UserError(f"the weights of the {name} became non-finite; {_INTACT}")
 
     def evaluate(self) -> None:
         """Begin an evaluation with the mean action; one that is still being played ends first."""
@@ -243,23 +251,89 @@ class Trainer:
         # With the weights of this checkpoint it can be begun again; with older ones it could not.
         if self.evaluating is not None and self.evaluating["frame"] < self.env_step:
             self._end_evaluation()
-        needs = self.replay.needed_episodes()
-        self.checkpoints.save(self.env_step, self._state(), needs=needs)
+        self._write(self._state(), self.recorder.copies())
         self._tell(lambda callback: callback.after_checkpoint(self))
+
+    def _write(self, state: dict[str, Any], copies: Mapping[str, LogCopy]) -> None:
+        self.checkpoints.save(
+            self.env_step,
+            {**state, "logs": {name: [*copy] for name, copy in copies.items()}},
+            needs=self.replay.needed_episodes(),
+            logs={name: (copy.size, copy.sha256) for name, copy in copies.items()},
+        )
 
     def _resume(self) -> None:
         """Go back to the newest good checkpoint, or to the very beginning."""
-        found = self.checkpoints.load(self.recorder.say)
+        found = self._load()
         if found is None:
             self.checkpoints.refuse_to_lose_logs(self.next_checkpoint)
+            self._extend()
             self.recorder.rewind({})
             self.checkpoints.prune_episodes()
             return
         env_step, state = found
-        self._restore(state)
-        self.recorder.rewind(state["logs"])
+        self._extend()
+        self.recorder.rewind(known_logs(state["logs"]))
+        if self.last_eval == env_step < self.config.schedule.env_steps:
+            self._take_back_the_end(env_step, state)
         self.checkpoints.prune_episodes()
+        if lost := self.replay.lost_episodes():
+            self.recorder.say(
+                f"note: the replay goes on without episodes that are missing or damaged "
+                f"({', '.join(map(str, lost))}): the run will not end with the same numbers bit "
+                "for bit"
+            )
         self.recorder.say(f"continuing at env_step {env_step}")
+
+    def _extend(self) -> None:
+        env_steps = self.config.schedule.env_steps
+        if self.directory.extend(env_steps):
+            self.recorder.say(f"the run is extended to {env_steps} env steps")
+
+    def _take_back_the_end(self, env_step: int, state: dict[str, Any]) -> None:
+        """Drop what only the end of a run has, so that one can be extended.
+
+        That is the video, and the evaluation at the last env step if none was due there. The
+        checkpoint is replaced first: whatever happens in between, it fits the logs.
+        """
+        for video in self.directory.list_videos():
+            video.unlink()
+        before, copies = self.recorder.before_evaluation(env_step)
+        every = self.config.schedule.eval_every
+        if before // every < env_step // every:  # it was due
+            return
+        self.last_eval = before
+        self._write({**state, "counters": {**state["counters"], "last_eval": before}}, copies)
+        self.recorder.rewind(copies)
+
+    def _load(self) -> tuple[int, dict[str, Any]] | None:
+        """Restore the newest good checkpoint; one without all its episodes if there is no other."""
+        try:
+            return self.checkpoints.load(self._use, self.recorder.say)
+        except checkpoint.AllDamagedError:
+            if not self._episodes_are_damaged:
+                raise
+            return self.checkpoints.load(partial(self._use, lossy=True), lambda line: None)
+
+    def _use(self, env_step: int, state: dict[str, Any], *, lossy: bool = False) -> None:
+        """Restore ``state``, which may be anything; what it leaves behind the next one replaces."""
+        try:
+            counters = {*self.collector.state()["counters"], *_COUNTERS}
+            check_state(state, env_step, counters, self.agent.state_dict())
+            known_logs(state["logs"])
+            if "config" in state:  # not by an older version
+                refuse_other_config(state["config"], self.config, self.directory.config_json)
+            self._restore(state, lossy=lossy)
+            if (name := broken_network(self.agent.networks())) is not None:
+                raise ValueError(f"the weights of the {name} are not finite")
+            if lossy and not self.replay.can_sample(self.sampling.length):
+                raise ValueError("no episode is left to learn from")
+        except (OSError, MemoryError, OtherConfigError):
+            raise
+        except Exception as error:  # whatever an odd state leads to
+            self._episodes_are_damaged |= isinstance(error, EpisodeError)
+            reason = str(error) if isinstance(error, UserError) else f"{error!r}"
+            raise checkpoint.Damaged(reason.partition("\n")[0][:200]) from error
 
     def _state(self) -> dict[str, Any]:
         collected = self.collector.state()
@@ -271,14 +345,13 @@ class Trainer:
             "agent": self.agent.state_dict(),
             "replay": self.replay.state(),
             "elapsed": self.elapsed(),
-            "logs": self.recorder.positions(),
+            "config": json.dumps(to_json(self.config)),
             "sample_rng": numpy_state(self.sample_rng),
         }
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        # First: it refuses a checkpoint of other sensors or sizes in words.
-        self.replay.restore(state["replay"], self.checkpoints.read_episode)
+    def _restore(self, state: dict[str, Any], *, lossy: bool) -> None:
         self.agent.load_state_dict(state["agent"])
+        self.replay.restore(state["replay"], self.checkpoints.read_episode, lossy=lossy)
         self.collector.restore(state)
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])

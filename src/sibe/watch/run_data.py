@@ -23,6 +23,7 @@ from sibe.logs.console import duration
 from sibe.logs.csv_log import TRAIN_COLUMNS
 from sibe.logs.plot_style import GRAY
 from sibe.storage.checkpoint import list_steps
+from sibe.storage.contained_file import read_file
 from sibe.storage.run_files import RunFiles
 
 _TITLES = {
@@ -35,6 +36,7 @@ _TITLES = {
     "bonus": "Bonus per agent step",
     "q": "Q",
 }
+_LARGEST_VIDEO = 100_000_000  # bytes
 _LOGARITHMIC = ("kl",)  # it falls from tens of thousands in the first updates
 
 
@@ -52,8 +54,8 @@ def run_data(path: Path) -> dict[str, Any]:
 def newest_video(path: Path) -> bytes | None:
     """Return the newest video as bytes of an mp4 file; None if there is none."""
     try:
-        return RunFiles(path).list_videos()[-1].read_bytes()
-    except (IndexError, OSError):
+        return read_file(RunFiles(path).list_videos()[-1], within=path, limit=_LARGEST_VIDEO)
+    except (IndexError, OSError, UserError):
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -377,3 +378,71 @@ def test_unwritable_out(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write"):
         write_report([tmp_path / "1"], tmp_path / "file" / "below")
+
+
+# --- runs from elsewhere --------------------------------------------------------------------
+
+
+def three_runs(root: Path) -> Path:
+    for seed in (1, 2, 3):
+        write_run(root / f"r{seed}", config_of("walker_walk", "clean", "sibe", seed), every=250_000)
+    return root / "r3"
+
+
+@pytest.mark.parametrize("row", ["500000,1,1,1,1e308,1,1e308,1", "500000,1,1,1,-1e308,1,0,1"])
+def test_numbers_that_cannot_be_leave_a_run_out(tmp_path: Path, row: str) -> None:
+    run = three_runs(tmp_path / "runs")
+    with (run / "eval.csv").open("a") as file:
+        file.write(f"{row}\n")
+    results = write_report([tmp_path / "runs"], tmp_path / "out")
+    (left_out,) = results.study.left_out
+    assert "eval.csv, line 4 is damaged" in left_out.reason
+    with (run / "eval.csv").open("w") as file:
+        file.write("frame,episode_reward\n1e300,1\n")
+    (left_out,) = write_report([tmp_path / "runs"], tmp_path / "out").study.left_out
+    assert "eval.csv, line 2 is damaged" in left_out.reason
+
+
+@pytest.mark.parametrize("name", ["eval.csv", "train.csv", "config.json"])
+def test_pipes_devices_and_links_are_not_read(tmp_path: Path, name: str) -> None:
+    run = three_runs(tmp_path / "runs")
+    for make in (
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to(tmp_path / "runs" / "r1" / name),
+    ):
+        (run / name).unlink()
+        make(run / name)
+        (left_out,) = write_report([tmp_path / "runs"], tmp_path / "out").study.left_out
+        assert left_out.name == "runs/r3" and name in left_out.reason
+
+
+def test_only_videos_of_the_run_itself_are_shown(tmp_path: Path) -> None:
+    run = three_runs(tmp_path / "runs")
+    (tmp_path / "secret").write_bytes(b"precious")
+    (run / "video").mkdir()
+    (run / "video" / "z.mp4").symlink_to(tmp_path / "secret")
+    videos = page_videos(load_study([run]))
+    assert (videos.shown, videos.left_out) == ([], 1)
+    (run / "video" / "z.mp4").unlink()
+    os.mkfifo(run / "video" / "z.mp4")
+    assert page_videos(load_study([run])).left_out == 1
+
+
+def test_names_are_no_markup_in_any_medium(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of("walker_walk", "clean", "sibe", 1)
+    for name, task in {"a": "<script>alert(1)</script>![](http://a.b/c)|x", "b": "\x1b[2J"}.items():
+        config["env"]["task"] = task
+        write_run(tmp_path / "runs" / f"\x1b[31m{name}", config, every=250_000)
+    (tmp_path / "runs" / "<img src=x>").mkdir()
+    (tmp_path / "runs" / "<img src=x>" / "config.json").write_text("{\x1b")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    assert not stop.value.code
+    assert "\x1b" not in "".join(capsys.readouterr())
+    markdown, latex = ((tmp_path / "out" / f"table.{kind}").read_text() for kind in ("md", "tex"))
+    assert "<" not in markdown and "](" not in markdown.replace("\\](", "")
+    assert "&lt;script&gt;" in markdown and r"\textless{}script\textgreater{}" in latex
+    assert "<" not in latex and "\x1b" not in markdown + latex

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sibe.agents.modules import load_modules
 from sibe.agents.plan2explore.behavior import ADAM_EPS, Behavior, LatentActor, descend
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.disagreement import EnsembleDisagreement
@@ -202,8 +203,7 @@ class Plan2Explore:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what ``state_dict`` returned."""
-        for name, module in self._modules().items():
-            module.load_state_dict(state[name])
+        load_modules(self._modules(), state)
         self.generator.set_state(state["generator"].cpu())
         self.updates = state["updates"]
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sibe.agents.modules import load_modules
 from sibe.agents.protocol import MemorylessPolicy, Metrics, Policy
 from sibe.agents.sac import losses
 from sibe.agents.sac.encoders import AnyEncoder, build_encoder
@@ -337,13 +338,15 @@ class SAC:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what ``state_dict`` returned."""
-        for name, module in self._modules().items():
-            module.load_state_dict(state[name])
+        load_modules(self._modules(), state)
         with torch.no_grad():
             self.log_temperature.copy_(state["log_temperature"])
         self.generator.set_state(state["generator"].cpu())
         self.updates = state["updates"]
-        self._actor_metrics = dict(state["actor_metrics"])
+        metrics: Metrics = dict(state["actor_metrics"])
+        if not all(isinstance(v, Tensor) and n in SAC_METRICS for n, v in metrics.items()):
+            raise ValueError("its actor_metrics are not those of SAC")
+        self._actor_metrics = metrics
 
 
 def _ask(

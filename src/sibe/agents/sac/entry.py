@@ -15,6 +15,7 @@ from sibe.errors import UserError
 from sibe.methods.base import Method
 from sibe.methods.entry import Entry
 from sibe.nn.encoder import conv_size
+from sibe.nn.late_encoder import POOLED
 from sibe.replay.sampling import Sampling
 
 
@@ -41,6 +42,7 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
         sampling=sampling,
         check=check,
         checkpoint_bytes=checkpoint_bytes,
+        update_bytes=update_bytes,
         parts=("encoder", "sac"),
         bonus_field=method.bonus_field,
         label=method.label or name,
@@ -49,7 +51,7 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
 
 
 def check(config: RunConfig) -> None:
-    """Refuse what needs several sensors where there is one."""
+    """Refuse what needs several sensors where there is one, and groups that are not whole."""
     across = getattr(config.method_config, "sensors", None) == "cross"
     needs = {"--sensor-dropout": config.env.sensor_dropout > 0, "--sibe.sensors cross": across}
     for flag, given in needs.items():
@@ -57,6 +59,11 @@ def check(config: RunConfig) -> None:
             raise UserError(f"{flag} needs two sensors or more: add --sensors pixels state")
     if config.encoder.share_cameras and not config.env.seen.cameras:
         raise UserError("--encoder.share-cameras needs several cameras: add --cameras 0 1")
+    sac = config.sac
+    if sac.batch % sac.group:
+        raise UserError(f"--sac.batch must be a multiple of --sac.group, not {sac.batch}")
+    if sac.group > 1 and not config.env.seen.pixels:
+        raise UserError("--sac.group compares pictures: add the sensor pixels, or leave it out")
 
 
 def build_method(
@@ -81,7 +88,8 @@ def sampling(config: RunConfig) -> Sampling:
     sac = config.sac
     late = config.encoder.fusion == "late" and config.env.seen.pixels
     frames = config.env.stack if late else 1
-    return Sampling(sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1, sac.shift, 1, frames)
+    batch, length = sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1
+    return Sampling(batch, length, sac.shift, 1, frames, sac.group)
 
 
 def checkpoint_bytes(config: RunConfig) -> int:
@@ -92,3 +100,31 @@ def checkpoint_bytes(config: RunConfig) -> int:
     # Square layers: of two critics and their targets and of the actor; of a method, about three.
     heads = 11 * config.sac.hidden**2 + 9 * width_of_heads**2
     return 4 * (4 * encoder + heads) + 1_000_000
+
+
+def update_bytes(config: RunConfig) -> int:
+    """Return about the bytes of RAM that an update takes on the CPU.
+
+    The minibatch is there as bytes twice (this one, and the one before) and once as floats. Of the
+    images for the online encoder every feature map is kept for the backward pass, which adds a
+    gradient of each; those for the target encoder are encoded without. The hidden layers of actor,
+    critics and method, with their gradients, are about 24 times their width for each transition.
+    Some losses compare all pairs of a minibatch.
+    """
+    size, strides = config.env.size, config.encoder.strides
+    filters, wanted = config.encoder.filters, sampling(config)
+    sides = [conv_size(size, strides[: depth + 1])[0] for depth in range(len(strides))]
+    maps = sum(side * side * filters for side in sides)
+    late = config.encoder.fusion == "late"
+    before = config.env.stack - 1 if late else 0  # frames that the first state needs, each encoded
+    pixels = size * size * 3 * (1 if late else config.env.stack)
+    if late:
+        maps += (sides[-1] - 2) ** 2 * POOLED
+    online = wanted.batch * (config.sac.chunk + before)
+    target = wanted.batch * (wanted.length + before)
+    stored = 2 * (online + target) * pixels
+    images = 4 * (online * (pixels + 2 * maps) + target * (pixels + maps))
+    transitions = wanted.batch * wanted.length
+    width = config.sac.hidden + getattr(config.method_config, "hidden", 0)
+    pairs = 0 if config.method == "none" else 4 * transitions**2
+    return stored + images + 4 * 24 * width * transitions + pairs

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from sibe.analysis.comparison import Study, setting_name
 from sibe.analysis.runs import Run
+from sibe.errors import UserError
+from sibe.storage.contained_file import read_file
 
 LARGEST = 4_000_000
 """bytes of one video"""
@@ -35,11 +37,8 @@ def page_videos(study: Study, *, largest: int = LARGEST, total: int = TOTAL) -> 
     room, left_out = total, 0
     for run in _order(study):
         try:
-            data = run.videos[-1].read_bytes()
-        except OSError:
-            left_out += 1
-            continue
-        if len(data) > min(largest, room):
+            data = read_file(run.videos[-1], within=run.path, limit=min(largest, room))
+        except (OSError, UserError):
             left_out += 1
             continue
         room -= len(data)

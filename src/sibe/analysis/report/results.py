@@ -14,7 +14,6 @@ from sibe.analysis.report.paper_table import Reference, reference_scores
 from sibe.analysis.report.score_table import ScoreTable, score_table, steps_text
 from sibe.analysis.scores import Cell, cells_at, last_common_step, score_at
 from sibe.analysis.statistics import FEWEST
-from sibe.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,6 @@ def compute_results(roots: Sequence[Path], at: int | None = None, last: int = 1)
     Raises:
         UserError: if there are no runs, or none was evaluated at ``at``.
     """
-    if at is not None and at < 1:
-        raise UserError(f"--at must be an env step of at least 1, not {at}")
     study = load_study(roots)
     env_step = last_common_step(study.runs)[0] if at is None else at
     cells = cells_at(study, env_step, last)

@@ -15,6 +15,7 @@ from sibe.analysis.report.paper_table import Mark, PaperCell, marks, paper_table
 from sibe.analysis.scores import Cell
 from sibe.analysis.variants import Variant
 from sibe.catalogue.registry import ENTRIES, find_agent
+from sibe.logs.markup import latex, markdown
 
 RULES = (
     "Mean ± standard error over n seeds. Asterisk: the highest mean of the row. Bold: within the "
@@ -139,19 +140,15 @@ def steps_text(env_step: int) -> str:
 def markdown_table(table: ScoreTable) -> str:
     """Return the table as Markdown."""
     lines = [
-        "| " + " | ".join(["setting", "task", "origin", *map(_cell, table.columns)]) + " |",
+        "| " + " | ".join(["setting", "task", "origin", *map(markdown, table.columns)]) + " |",
         "|" + "---|" * (3 + len(table.columns)),
     ]
     for row in table.rows:
         cells = [_markdown_cell(entry, row) for entry in row.entries]
         origin = f"*{row_label(row)}*" if row.origin == "paper" else row_label(row)
-        place = [setting_name(row.background), _cell(row.task), origin]
+        place = [setting_name(row.background), markdown(row.task), origin]
         lines.append("| " + " | ".join([*place, *cells]) + " |")
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", r"\|")
 
 
 def _markdown_cell(entry: TableCell | None, row: TableRow) -> str:
@@ -167,10 +164,10 @@ def latex_table(table: ScoreTable, caption: str) -> str:
     lines = [
         r"\begin{table*}[t]",
         r"\centering",
-        rf"\caption{{{_latex(caption)}}}",
+        rf"\caption{{{latex(caption)}}}",
         rf"\begin{{tabular}}{{lll|{'c' * len(table.columns)}}}",
         r"\hline",
-        " & ".join(map(_latex, head)) + r" \\",
+        " & ".join(map(latex, head)) + r" \\",
     ]
     before = None
     for row in table.rows:
@@ -179,7 +176,7 @@ def latex_table(table: ScoreTable, caption: str) -> str:
         setting = setting_name(row.background) if row.background != before else ""
         before = row.background
         cells = [_latex_cell(entry, row) for entry in row.entries]
-        place = [_latex(setting), _latex(row.task), rf"\emph{{{_latex(row_label(row))}}}"]
+        place = [latex(setting), latex(row.task), rf"\emph{{{latex(row_label(row))}}}"]
         lines.append(" & ".join([*place, *cells]) + r" \\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table*}"]) + "\n"
 
@@ -190,19 +187,3 @@ def _latex_cell(entry: TableCell | None, row: TableRow) -> str:
     text = cell_text(entry, row, r"$\pm$")
     text = rf"\textbf{{{text}}}" if entry.mark.bold else text
     return text + (r"$^\ast$" if entry.mark.asterisk else "")
-
-
-def _latex(text: str) -> str:
-    return text.translate(_LATEX)
-
-
-_LATEX = str.maketrans(
-    {
-        **{character: "\\" + character for character in "_%&#${}"},
-        "\\": r"\textbackslash{}",
-        "^": r"\^{}",
-        "~": r"\~{}",
-        "±": r"$\pm$",
-        "×": r"$\times$",
-    }
-)

@@ -18,6 +18,7 @@ from sibe.analysis.report.results import Results
 from sibe.analysis.report.score_table import RULES, latex_table, markdown_table, steps_text
 from sibe.analysis.scores import score_at
 from sibe.analysis.statistics import Estimate, bootstrap_interval
+from sibe.logs.markup import markdown
 
 REFERENCE_RULES = (
     "Scores that others published, standard setting, mean ± standard deviation over seeds (not "
@@ -56,9 +57,9 @@ def _markdown(results: Results) -> str:
     if results.references:
         parts += ["## Public reference scores", REFERENCE_RULES, _references(results.references)]
     if results.notes:
-        parts += ["## Notes", "\n".join(f"- {note}" for note in results.notes)]
+        parts += ["## Notes", "\n".join(f"- {markdown(note)}" for note in results.notes)]
     if results.study.left_out:
-        lines = [f"- {name}: {reason}" for name, reason in results.study.left_out]
+        lines = [f"- {markdown(f'{name}: {reason}')}" for name, reason in results.study.left_out]
         parts += ["## Left out", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
@@ -72,7 +73,7 @@ def aggregate_text(aggregates: Sequence[Aggregate]) -> str:
     for data in aggregates:
         for one in data.variants:
             better = estimate_text(one.improvement) if one.improvement else "–"
-            place = [setting_name(data.background), one.variant.label]
+            place = [setting_name(data.background), markdown(one.variant.label)]
             numbers = [str(len(data.tasks)), str(one.runs), estimate_text(one.iqm), better]
             lines.append("| " + " | ".join([*place, *numbers]) + " |")
     return "\n".join(lines)

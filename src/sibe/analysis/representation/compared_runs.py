@@ -16,13 +16,15 @@ from sibe.training.seeding import torch_stream
 _SHARED = ("task", "size", "action_repeat", "camera", "cameras", "sensors")
 
 
-def load_runs(paths: Sequence[Path], *, device: str) -> dict[str, TrainedPolicy]:
+def load_runs(
+    paths: Sequence[Path], *, device: str, allow_import: bool = False
+) -> dict[str, TrainedPolicy]:
     """Return the policies of runs or exports by a label each, in order.
 
     Raises:
         UserError: if one differs from the first in what an observation is, or is given twice.
     """
-    policies = [load_policy(path, device=device) for path in paths]
+    policies = [load_policy(path, device=device, allow_import=allow_import) for path in paths]
     first = policies[0].config.env
     for path, policy in zip(paths, policies, strict=True):
         for name in _SHARED:

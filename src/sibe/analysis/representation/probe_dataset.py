@@ -25,7 +25,7 @@ from sibe.envs.rendering.view import average_blocks
 from sibe.envs.seeding import stream_seed
 from sibe.envs.sensors import STATE, Observation, Sensors
 from sibe.envs.state import RobotShare, SimulatorState, simulator_state, visible_positions
-from sibe.envs.tasks import check_background
+from sibe.envs.tasks import check_background, check_clips
 from sibe.errors import UserError
 from sibe.training.environment import make_configured_env
 from sibe.training.seeding import numpy_stream
@@ -115,6 +115,7 @@ def collect(
 def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -> EnvConfig:
     """Return the same world with another background or clip bank, where one is given."""
     shown = check_background(background or config.background)
+    check_clips(shown, clips)
     return replace(config, background=shown, clips=clips or config.clips)
 
 

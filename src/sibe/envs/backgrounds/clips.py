@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from sibe.envs.tasks import MAX_SIZE
 from sibe.errors import UserError
-from sibe.storage.atomic import publish_folder
+from sibe.storage.contained_file import open_file
+from sibe.storage.json_file import read_json
+from sibe.storage.temporary_folder import publish_folder, replacing_folder
 
 FORMAT = 1
 FRAMES, MANIFEST = "frames.bin", "manifest.json"
 KINDS = ("videos", "synthetic")
 SPLITS = ("train", "eval")
-MAX_SIZE = 4096  # pixels; software renderers crash far above it
+_LARGEST = 1 << 44  # bytes of frames: they are mapped, not read
 # From the sources of the clips that had frames, in order, to their splits.
 Splitter = Callable[[Sequence[str]], Sequence[str]]
 _HOW = "make one with `sibe videos prepare FOLDER --out BANK`"
@@ -63,10 +64,11 @@ class ClipBank:
         self.folder = folder
         self.kind, self.size, self._clips = _read_manifest(folder)
         shape = (self._clips[-1].start + self._clips[-1].frames, self.size, self.size, 3)
-        have, want = (folder / FRAMES).stat().st_size, math.prod(shape)
-        if have != want:
-            raise ValueError(f"{FRAMES} has {have} bytes, {MANIFEST} says {want}")
-        mapped = np.memmap(folder / FRAMES, dtype=np.uint8, mode="r", shape=shape)
+        with open_file(folder / FRAMES, within=folder, limit=_LARGEST) as file:
+            have, want = os.fstat(file.fileno()).st_size, math.prod(shape)
+            if have != want:
+                raise ValueError(f"{FRAMES} has {have} bytes, {MANIFEST} says {want}")
+            mapped = np.memmap(file, dtype=np.uint8, mode="r", shape=shape)
         self._frames: NDArray[np.uint8] = mapped.view(np.ndarray)
 
     @classmethod
@@ -141,14 +143,9 @@ def write_bank(
     """
     check_out(out, overwrite)
     out = out.resolve()
-    temp = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
-    with _as_user_error(out):
-        try:
-            temp.mkdir(parents=True)
-            _fill(temp, clips, split, kind, size)
-            publish_folder(temp, out, replace=overwrite)
-        finally:
-            shutil.rmtree(temp, ignore_errors=True)
+    with _as_user_error(out), replacing_folder(out) as temp:
+        _fill(temp, clips, split, kind, size)
+        publish_folder(temp, out, replace=overwrite)
     return ClipBank.open(out)
 
 
@@ -182,20 +179,22 @@ def _read_manifest(folder: Path) -> tuple[str, int, tuple[Clip, ...]]:
     if not (folder / MANIFEST).is_file():
         raise UserError(f"{folder} is not a clip bank (it has no {MANIFEST}): {_HOW}")
     try:
-        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        data = read_json(folder / MANIFEST, within=folder)
         clips = tuple(Clip(**entry) for entry in data["clips"])
         version, kind, size = data["format"], data["kind"], data["size"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{MANIFEST} does not parse: {error!r}") from error
     if version != FORMAT:
         raise ValueError(f"{MANIFEST} has format {version!r}, this sibe reads {FORMAT}")
-    if not clips or kind not in KINDS or type(size) is not int or size < 1:
+    known = isinstance(kind, str) and kind in KINDS
+    if not clips or not known or type(size) is not int or not 1 <= size <= MAX_SIZE:
         raise ValueError(f"{MANIFEST} lacks clips, a known kind or a size")
     start = 0
     for clip in clips:
+        texts = all(isinstance(text, str) for text in (clip.source, clip.sha256, clip.split))
         counts = type(clip.start) is int and type(clip.frames) is int and clip.frames > 0
-        if not counts or clip.start != start or clip.split not in SPLITS:
-            raise ValueError(f"{MANIFEST} does not add up at clip {clip.source!r}")
+        if not texts or not counts or clip.start != start or clip.split not in SPLITS:
+            raise ValueError(f"{MANIFEST} does not add up at clip {str(clip.source)[:100]!r}")
         start += clip.frames
     return kind, size, clips
 

@@ -22,12 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from sibe.envs.backgrounds.clips import MAX_SIZE, ClipBank, Footage, check_out, fit, write_bank
-from sibe.errors import UserError
+from sibe.envs.backgrounds.clips import ClipBank, Footage, check_out, fit, write_bank
+from sibe.envs.tasks import MAX_SIZE
+from sibe.errors import UserError, printable
+from sibe.storage.contained_file import open_file
 
 VIDEOS = frozenset({".mp4", ".avi", ".webm", ".mkv", ".mov", ".gif", ".m4v", ".mpg"})
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 EVAL_FOLDERS = frozenset({"eval", "val", "test"})
+_LARGEST = 1 << 36  # bytes of a video
 THREADS = 2  # each holds frames of its own, and more gain little on small videos
 
 Report = Callable[[str], None]
@@ -65,6 +68,8 @@ def prepare(
         overwrite: replace a bank that is at ``out`` already.
         report: called with a line for each clip that is skipped or cut short, and a summary.
     """
+    say = report
+    report = lambda line: say(printable(line))  # noqa: E731  it names files
     _check_numbers(size, eval_fraction, max_frames)
     check_out(out, overwrite)
     folder = folder.resolve()
@@ -161,8 +166,8 @@ def _footage(
     for number, source in enumerate(sources, 1):
         try:
             sha256 = _sha256(source.files)
-        except OSError as error:
-            report(f"skipped {source.name}: {error.strerror}")
+        except (OSError, UserError) as error:
+            report(f"skipped {source.name}: {getattr(error, 'strerror', error)}")
             continue
         frames = _frames(source, size, limit, report)
         yield Footage(source.name, sha256, map(luminance, frames) if gray else frames)
@@ -179,8 +184,10 @@ def luminance(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _sha256(files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for path in files:
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: digest)
+        # The folder is the user's own, so links are followed, but a pipe would wait for ever.
+        with open_file(path, within=None, limit=_LARGEST) as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sibe.envs.backgrounds.clips import ClipBank, Footage, write_bank
 from sibe.errors import UserError
 from sibe.storage.cache import cache_folder
+from sibe.storage.temporary_folder import remove_leftovers
 
 GENERATOR = 2  # to be raised with every change of the pixels: the cache is keyed by it
 SIZE, FRAMES = 84, 250
@@ -49,6 +50,7 @@ def synthetic_bank(cache: Path | None = None) -> ClipBank:
         cache: where it is kept; ``$XDG_CACHE_HOME/sibe`` or ``~/.cache/sibe`` if not given.
     """
     folder = (cache or cache_folder()) / f"synthetic-v{GENERATOR}"
+    remove_leftovers(folder.parent, f".{folder.name}.")
     try:
         if not folder.exists():
             write_bank(folder, _footage(), _split, kind="synthetic", size=SIZE)

@@ -1,0 +1,66 @@
+"""What a run says at its start, when it is stopped, and at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sibe.catalogue.run_config import updates_per_run
+from sibe.config.schema import RunConfig
+from sibe.envs.own_env import is_own_name
+from sibe.logs.amounts import count, size
+from sibe.storage.checkpoint import list_steps
+from sibe.storage.run_directory import RunDirectory
+from sibe.storage.run_files import RunFiles
+from sibe.training.resources import replay_ram_bytes
+from sibe.training.threads import Threads, busy_note
+
+
+def announce(config: RunConfig, path: Path, threads: Threads) -> None:
+    """Say what is trained, where, and with what; warn if the machine is busy."""
+    place = f"{config.env.task} ({config.env.background})"
+    print(f"{config.method} on {place}, seed {config.seed}, preset {config.preset} -> {path}")
+    print(
+        f"{config.schedule.env_steps} env steps, {count(updates_per_run(config), 'update')} on "
+        f"{config.device} with {threads}; replay up to {size(replay_ram_bytes(config))}",
+        flush=True,
+    )
+    if note := busy_note():
+        print(note, flush=True)
+
+
+def compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> None:
+    """Say so if a run goes on with sums in another order than it was begun with."""
+    if config.device == "cpu" and directory.read_meta().get("kernels", False) != now:
+        print(
+            f"note: this run was begun {'without' if now else 'with'} the compiled kernels "
+            f"(sibe doctor) and goes on {'with' if now else 'without'} them: it will not end with "
+            "the same numbers bit for bit",
+            flush=True,
+        )
+
+
+def stopped(path: Path, env_step: int | None) -> str:
+    """Return where a run was stopped (None: before it had a trainer) and where it will continue."""
+    saved = max(list_steps(RunFiles(path).checkpoints), default=0)
+    starting = env_step is None or env_step < saved  # the checkpoint was not loaded yet
+    where = "while starting" if starting else f"at env step {env_step}"
+    then = f"the same command continues from env step {saved}" if saved else "nothing was saved yet"
+    return f"stopped {where}; {then}"
+
+
+def conclude(run: RunDirectory) -> None:
+    """Draw the learning curve, and say what can be done with the run.
+
+    A run in an environment made in Python cannot be evaluated from the command line.
+    """
+    from sibe.logs.learning_curve import write_learning_curve
+
+    curve = write_learning_curve(run.path, run.curve_png)
+    print(f"learning curve: {curve}")
+    for video in run.list_videos():
+        print(f"video of the last evaluation: {video}")
+    commands = [f"tensorboard --logdir {run.path}"]
+    if not is_own_name(run.config["env"]["task"]):
+        evaluate = f"sibe eval {run.path}"
+        commands = [f"{evaluate} --video out.mp4", f"{evaluate} --background video", *commands]
+    print("next: " + "\n      ".join(commands), flush=True)
