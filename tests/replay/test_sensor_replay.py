@@ -116,5 +116,15 @@ def test_other_sensors_are_refused_in_one_line() -> None:
         make().start({**moment(0), "state": np.zeros(2)})
 
 
+def test_groups_look_alike_to_the_first_camera() -> None:
+    replay = Replay(40, SHAPES, 1, stack=STACK, pad=1, groups=True)
+    filled(replay)
+    chunk = replay.sample(8, 2, np.random.default_rng(0), group=2)
+    numbers = chunk.obs["state"][0, :, 0].reshape(4, 2)
+    # Of two episodes, 0 … 6 and 7 … 14: the nearest of the other one is at its end.
+    for one, other in numbers.tolist():
+        assert other == (7 if one < 7 else 4)  # the last start of a chunk of two
+
+
 def test_bytes_are_known_up_front() -> None:
     assert make(500).nbytes == Replay.nbytes_for(500, SHAPES, 1, 1)
