@@ -182,6 +182,14 @@ def test_the_schedule_of_learning_splits_variants_and_that_of_evaluation_does_no
     assert labels == ["SIBE", "SIBE, schedule.replay_capacity = 1000"]
 
 
+def test_sensors_split_variants_and_are_named(tmp_path: Path) -> None:
+    small(tmp_path / "1")
+    small(tmp_path / "2", seed=2, env__sensors=["pixels"])
+    small(tmp_path / "3", seed=3, env__sensors=["pixels", "state"])
+    labels = [variant.label for variant in load_study([tmp_path]).variants]
+    assert labels == ["SIBE", "SIBE, env.sensors = pixels+state"]
+
+
 def test_the_clip_bank_counts_where_runs_disagree_on_it(tmp_path: Path) -> None:
     def write(folder: str, seed: int, clips: str, **changes: Any) -> None:
         config = config_of("walker_walk", "video", "sibe", seed, env__clips=clips, **changes)

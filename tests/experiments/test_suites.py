@@ -133,6 +133,17 @@ def test_ablations_change_what_the_paper_says_and_nothing_else() -> None:
     }
 
 
+def test_the_study_of_sensors_changes_sensors_and_nothing_else() -> None:
+    plain = config_of("study-sensors", "sibe")
+    both = {"env.sensors": (["pixels"], ["pixels", "state"])}
+    assert difference(plain, config_of("study-sensors", "sibe-both")) == both
+    assert difference(plain, config_of("study-sensors", "sibe-both-dropout")) == {
+        **both,
+        "env.sensor_dropout": (0.0, 0.3),
+    }
+    assert config_of("study-sensors", "sibe-state").env.seen.names == ("state",)
+
+
 def test_smoke_is_tiny_and_says_its_threads() -> None:
     suite = SUITES["smoke"]
     assert len(suite.runs()) == 2 * 2 * 2

@@ -279,7 +279,7 @@ def test_heads_that_start_as_the_identity_prefer_equal_states() -> None:
         model = bottleneck(small(start=start, first_std=1e-3, latent=50), apart=False)
         z = model.stochastic_encoder(x.c).mean
         query = model.prediction(model.projection(torch.cat((z, x.action), dim=-1)))
-        scores = model._scores(query, model.prediction(z))
+        scores = model.scores(query, model.prediction(z))
         above[start] = (scores.diagonal() > scores.mean(-1)).float().mean().item()
     assert above["identity"] > 0.95 > 0.7 > above["random"]
 

@@ -171,7 +171,7 @@ def trainer(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
     with RunDirectory.create_or_open(path, values, {}) as directory:
         recorder = Recorder(directory, config.schedule.env_steps)
         parts = build_parts(config, torch.device("cpu"))
-        evaluator = make_evaluator(config, parts.agent.action_dim)
+        evaluator = make_evaluator(config, parts.agent)
         made = Trainer(config, *parts, recorder, evaluator, directory)
         yield made
         made.close()

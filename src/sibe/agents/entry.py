@@ -19,8 +19,9 @@ class AgentEntry(NamedTuple):
     """which agent learns: methods on one agent take about the same time"""
     config: type[Any]
     """frozen dataclass of what ``--<name>.*`` sets; every field has a default and a docstring"""
-    build: Callable[[RunConfig, int, torch.Generator, torch.device], Agent]
-    """takes the run, A, the generator of weights and noise, and the device"""
+    build: Callable[[RunConfig, int, torch.Generator, torch.device, int], Agent]
+    """takes the run, A, the generator of weights and noise, the device, and the size of the sensor
+    ``state``, 0 if there is none"""
     preset: Callable[[RunConfig], RunConfig]
     """completes a config that has a preset, a task and the preset's schedule"""
     sampling: Callable[[RunConfig], Sampling]

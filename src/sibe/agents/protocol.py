@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sibe.envs.sensors import Observation
 from sibe.replay.chunk import Chunk
 
 Metrics = dict[str, Tensor]
@@ -30,12 +31,13 @@ class Policy(Protocol):
 
     def act(
         self,
-        obs: Pixels,
+        obs: Observation,
         generator: torch.Generator | None,
         episodes: Sequence[int] | None = None,
     ) -> Actions:
         """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``, one of each episode.
 
+        With several sensors, states are a dict by sensor, a vector float32 ``[N, S]``.
         A generator makes this the policy that collects, and draws all it leaves to chance; None
         makes it the one that is evaluated, without any chance. ``episodes`` says which of the
         episodes begun since ``reset`` the rows belong to, in ascending order (default: 0 … N-1);
@@ -48,6 +50,8 @@ class Agent(Protocol):
 
     device: torch.device
     action_dim: int
+    state_size: int
+    """numbers of the sensor ``state``; 0 if there is none"""
     updates: int
     """updates made so far"""
 
@@ -61,7 +65,7 @@ class Agent(Protocol):
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from one minibatch, of the size its config's ``Sampling`` says; return metrics."""
 
-    def embed(self, obs: Pixels) -> dict[str, Tensor]:
+    def embed(self, obs: Observation) -> dict[str, Tensor]:
         """Return representations ``[N, …]`` of single states by name, for grids and probes."""
 
     def metric_names(self) -> list[str]:
@@ -83,7 +87,7 @@ class Agent(Protocol):
 class Act(Protocol):
     """States and a generator, or None for the mean action -> actions."""
 
-    def __call__(self, obs: Pixels, generator: torch.Generator | None) -> Actions:
+    def __call__(self, obs: Observation, generator: torch.Generator | None) -> Actions:
         """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``."""
 
 
@@ -98,7 +102,7 @@ class MemorylessPolicy:
 
     def act(
         self,
-        obs: Pixels,
+        obs: Observation,
         generator: torch.Generator | None,
         episodes: Sequence[int] | None = None,
     ) -> Actions:

@@ -27,7 +27,7 @@ def task_frame(task: str, background: str, *, clips: Path | None, size: int, see
     """Return a frame [size, size, 3] of a task in a setting, a few random steps into it."""
     env = make_env(task, background, size=size, stack=1, clips=clips)
     try:
-        frame, _ = env.reset(seed=seed)
+        frame: Frame = env.reset(seed=seed)[0]
         rng = np.random.default_rng(seed)
         for _ in range(_WARM_UP):
             action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)

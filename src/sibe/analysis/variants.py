@@ -94,8 +94,13 @@ def _describe(name: str, method: str, changes: dict[str, Any]) -> tuple[str, Kin
         chunk, batch = changes.get(_CHUNK, 2), changes.get(_METHOD_BATCH, 1)
         more = "" if batch == 1 else ", doubled batch" if batch == 2 else f", batch ×{batch}"
         return f"{name}, L = {chunk}{more}", "chunk"
-    parts = (f"{part.removeprefix('method_config.')} = {v}" for part, v in changes.items())
+    parts = (f"{part.removeprefix('method_config.')} = {_word(v)}" for part, v in changes.items())
     return ", ".join([name, *parts]), "other"
+
+
+def _word(value: Any) -> str:
+    names = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return "+".join(value) if names else str(value)
 
 
 def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:

@@ -132,7 +132,7 @@ def measure_run(config: RunConfig, episodes: int) -> dict[str, float]:
         recorder = Recorder(run, short.schedule.env_steps)
         stack.callback(recorder.close)
         parts = build_parts(short, torch.device("cpu"))
-        evaluator = make_evaluator(short, parts.agent.action_dim)
+        evaluator = make_evaluator(short, parts.agent)
         trainer = Trainer(short, *parts, recorder, evaluator, run)
         stack.callback(trainer.close)
         watch = _watch_trainer(trainer, short, 2 * episode_steps(config))

@@ -11,16 +11,27 @@ from sibe.config.schema import RunConfig
 
 
 def build_agent(
-    config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+    config: RunConfig,
+    action_dim: int,
+    generator: torch.Generator,
+    device: torch.device,
+    state_size: int = 0,
 ) -> Agent:
-    """Build the agent; ``generator`` draws its initial weights and all noise of its updates."""
-    return find_agent(config.method).build(config, action_dim, generator, device)
+    """Build the agent; ``generator`` draws its initial weights and all noise of its updates.
+
+    ``state_size`` is that of the sensor ``state``, 0 if there is none.
+    """
+    return find_agent(config.method).build(config, action_dim, generator, device, state_size)
 
 
 def build_sac(
-    config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+    config: RunConfig,
+    action_dim: int,
+    generator: torch.Generator,
+    device: torch.device,
+    state_size: int = 0,
 ) -> SAC:
     """Build an agent that is SAC with a method, for those who look inside it."""
-    agent = build_agent(config, action_dim, generator, device)
+    agent = build_agent(config, action_dim, generator, device, state_size)
     assert isinstance(agent, SAC)
     return agent

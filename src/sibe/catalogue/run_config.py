@@ -52,6 +52,8 @@ def to_json(config: RunConfig) -> dict[str, Any]:
     """Return the config as plain JSON values."""
     values = dataclasses.asdict(with_defaults(config))
     values["encoder"]["strides"] = list(config.encoder.strides)
+    for name in ("sensors", "cameras"):
+        values["env"][name] = list(values["env"][name])
     return values
 
 

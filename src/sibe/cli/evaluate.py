@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction
 
 from sibe.config.values import Bounds, Count, Natural, configuration
 
@@ -30,6 +30,8 @@ class Evaluate:
     """Another background than it was trained with: clean, noise or video."""
     clips: str | None = None
     """Another clip bank."""
+    drop: UseAppendAction[tuple[str, ...]] = ()
+    """Share of a sensor's readings that are missing, as pixels=0.3; may be given several times."""
     video: Path | None = None
     """Write the first episode to this mp4 file, in real time."""
     video_size: VideoSize | None = None
@@ -41,10 +43,13 @@ class Evaluate:
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
+        from sibe.agents.protocol import Policy
+        from sibe.envs.sensor_space import state_size
         from sibe.envs.tasks import check_background, check_clips
         from sibe.errors import UserError
         from sibe.logs.amounts import count
         from sibe.logs.video import check_mp4, write_mp4
+        from sibe.policy.dropped_sensors import DroppedSensors, parse_drops
         from sibe.policy.load import load_policy
         from sibe.training.evaluation import (
             MOST_ENVS,
@@ -69,6 +74,10 @@ class Evaluate:
             clips=self.clips or trained.clips,
         )
         check_clips(env.background, self.clips)
+        shares = parse_drops(self.drop, trained.seen)
+        player: Policy = policy.agent.policy()
+        if shares:
+            player = DroppedSensors(policy, shares, self.seed)
         envs = make_eval_envs(env, min(self.episodes, MOST_ENVS))
         try:
             actions = envs[0].action_space.shape
@@ -77,10 +86,16 @@ class Evaluate:
                     f"{env.task} has {count(actions[0] if actions else 0, 'action')}, "
                     f"the agent was trained with {policy.agent.action_dim}"
                 )
+            size = state_size(envs[0].observation_space)
+            if size != policy.agent.state_size:
+                raise UserError(
+                    f"{env.task} has a state of {size} numbers, "
+                    f"the agent was trained with {policy.agent.state_size}"
+                )
             frames: list[Frame] | None = [] if self.video else None
             seeds = numbered_seeds(self.seed, self.episodes)
             results = evaluate(
-                policy.agent.policy(),
+                player,
                 envs,
                 seeds,
                 record=frames,
@@ -94,8 +109,9 @@ class Evaluate:
         for number, episode in enumerate(results):
             print(f"episode {number}: return {episode.episode_return:.1f}")
         returns = [episode.episode_return for episode in results]
+        without = "".join(f", {share:.0%} of {name} missing" for name, share in shares.items())
         print(
-            f"{env.task} ({env.background}), agent at env_step {policy.env_step}: "
+            f"{env.task} ({env.background}{without}), agent at env_step {policy.env_step}: "
             f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} "
             f"over {count(len(returns), 'episode')}"
         )

@@ -215,6 +215,8 @@ def _expected(kind: Any) -> str:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) in (Union, UnionType):
         return " or ".join(_expected(part) for part in get_args(kind) if part is not NoneType)
+    if get_origin(kind) is tuple and get_origin(get_args(kind)[0]) is Literal:
+        return f"some of {', '.join(map(str, get_args(get_args(kind)[0])))}"
     if get_origin(kind) is tuple:
         return _expected(get_args(kind)[0]).split(" ", 1)[-1] + "s"
     return "a path" if kind is Path else type_in_words(kind)

@@ -19,9 +19,12 @@ from sibe.config.values import (
     Natural,
     NonNegative,
     Positive,
+    Unit,
     configuration,
 )
+from sibe.envs.sensors import PIXELS, SensorKind, Sensors
 from sibe.envs.tasks import LOOP_FRAMES, MAX_SIZE, BackgroundName
+from sibe.errors import UserError
 from sibe.logs.tracked_runs import Tracking
 
 MAX_THREADS = 1024
@@ -46,6 +49,12 @@ class EnvConfig:
     """Simulator steps per agent step (default: the task's default)."""
     camera: int | None = None
     """Index of the camera (default: the task's default)."""
+    cameras: tuple[int, ...] = ()
+    """Indices of several cameras, in place of one."""
+    sensors: Annotated[tuple[SensorKind, ...], NON_EMPTY] = (PIXELS,)
+    """What is observed: pixels, state (the robot's own joints and velocities) or both."""
+    sensor_dropout: Unit = 0.0
+    """Share of a sensor's readings that are hidden while learning; one sensor always stays."""
     clips: str | None = None
     """Clip bank for the video background, made by `sibe videos prepare` (default: generated)."""
     loop_frames: Count = LOOP_FRAMES
@@ -54,6 +63,16 @@ class EnvConfig:
     """With a background, leave the floor as it is."""
     noise_wrap: bool = False
     """Noise that wraps around the byte range, as in an older code family."""
+
+    def __post_init__(self) -> None:
+        if self.camera is not None and self.cameras:
+            raise UserError("--camera is one and --cameras are several: give one of the two")
+        Sensors.of(self.sensors, self.cameras)  # refuses what does not go together
+
+    @property
+    def seen(self) -> Sensors:
+        """The sensors by name."""
+        return Sensors.of(self.sensors, self.cameras)
 
 
 @configuration("encoder")
@@ -72,6 +91,8 @@ class EncoderConfig:
     """Squash c after its LayerNorm."""
     center: bool = False
     """Pixels in -1/2…1/2 instead of 0…1."""
+    share_cameras: bool = False
+    """With several cameras: one set of convolutions for all of them."""
     smooth: bool = False
     """First weights of the convolutions: a blur instead of a single pixel."""
     tau: Fraction = 0.05

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -17,8 +19,8 @@ from sibe.envs.frame_stack import StackFrames
 from sibe.envs.gymnasium_pixels import GymPixels
 from sibe.envs.own_env import AnyEnv, refuse_own_name
 from sibe.envs.registration import env_id
-from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import ViewConfig
+from sibe.envs.sensors import PIXELS, Sensors
 from sibe.envs.tasks import LOOP_FRAMES, MAX_SIZE, check_background, is_gym_id, task_spec
 from sibe.errors import UserError
 
@@ -32,14 +34,19 @@ def make_env(
     supersample: int = 1,
     action_repeat: int | None = None,
     camera: int | None = None,
+    cameras: Sequence[int] = (),
+    sensors: Sequence[str] = (PIXELS,),
     split: str = "train",
     clips: str | Path | None = None,
     loop_frames: int = LOOP_FRAMES,
     keep_floor: bool = False,
     noise_wrap: bool = False,
     render_mode: str = "rgb_array",
-) -> gym.Env[Frame, npt.NDArray[np.float32]]:
+) -> gym.Env[Any, npt.NDArray[np.float32]]:
     """Make an environment of stacked uint8 frames [H, W, 3·stack] and actions in [-1, 1].
+
+    With other sensors than the pixels of one camera, observations are dicts: ``pixels``, or
+    ``pixels_<camera>`` for each of several cameras, and ``state`` float32 [S].
 
     Args:
         task: a DeepMind Control task ("walker_walk"), a Gymnasium id ("Pendulum-v1"), or an
@@ -54,6 +61,10 @@ def make_env(
         action_repeat: simulator steps per agent step; None for the task's default, which is 1 for
             a Gymnasium env.
         camera: index of the camera; None for the task's default.
+        cameras: indices of several cameras, in place of one.
+        sensors: "pixels", "state" or both. The state of a DeepMind Control task is proprioception:
+            the robot's own joints and their velocities, nothing of objects and targets. That of a
+            Gymnasium env is its own observation, which must be a vector.
         split: "train" or "eval": different seeds and, with video, different clips.
         clips: a bank made by ``sibe videos prepare``; None for generated clips.
         loop_frames: length of the loop of the "video" background.
@@ -80,6 +91,11 @@ def make_env(
     for name, number in {**wholes, "camera": camera}.items():
         if number is not None:
             _whole(name, number)
+    seen = Sensors.of(
+        (sensors,) if isinstance(sensors, str) else sensors, _whole("cameras", *cameras)
+    )
+    if camera is not None and len(cameras) > 0:
+        raise UserError("give camera or cameras, not both")
     check_background(background)
     for name, count in wholes.items():
         if count is not None and count < 1:
@@ -97,7 +113,7 @@ def make_env(
     elif not isinstance(task, gym.Env):
         raise UserError(f"the task must be a name or a gymnasium.Env, not {task!r}")
     painted = make_background(
-        background,
+        background if seen.pixels else "clean",
         height * supersample,
         width * supersample,
         split=split,
@@ -112,7 +128,8 @@ def make_env(
     env = source(
         task,  # type: ignore[arg-type]  # DMCPixels takes names only, and gets one
         view,
-        camera=camera,
+        camera=cameras[0] if len(cameras) == 1 else camera,
+        sensors=seen,
         action_repeat=action_repeat,
         split=split,
     )

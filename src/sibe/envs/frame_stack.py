@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
-from sibe.envs.rendering.renderer import Frame
+from sibe.envs.sensors import Observation
+
+Readings = dict[str, npt.NDArray[Any]]
 
 
 class FrameStack:
@@ -34,27 +36,61 @@ class FrameStack:
         return np.concatenate(self._frames, axis=-1)
 
 
-def newest_frames(states: Frame, count: int, *, stack: int) -> Frame:
-    """Return the newest ``count`` of the ``stack`` frames of states ``[..., H, W, C·stack]``."""
+class SensorStack:
+    """The state of several sensors: the last ``stack`` frames of each camera, the newest vector."""
+
+    def __init__(self, stack: int) -> None:
+        self._stack = stack
+        self._frames: dict[str, FrameStack] = {}
+
+    def start(self, readings: Readings) -> Readings:
+        """Begin an episode; return its first state."""
+        pictures = [name for name, reading in readings.items() if reading.ndim == 3]
+        self._frames = {name: FrameStack(self._stack) for name in pictures}
+        return {
+            name: self._frames[name].start(reading) if name in self._frames else reading.copy()
+            for name, reading in readings.items()
+        }
+
+    def append(self, readings: Readings) -> Readings:
+        """Append the newest frames; return the state."""
+        return {
+            name: self._frames[name].append(reading) if name in self._frames else reading.copy()
+            for name, reading in readings.items()
+        }
+
+
+def make_stack(space: gym.Space[Any], stack: int) -> FrameStack | SensorStack:
+    """Return what makes states of the observations in ``space``."""
+    return SensorStack(stack) if isinstance(space, gym.spaces.Dict) else FrameStack(stack)
+
+
+def newest_frames(states: Observation, count: int, *, stack: int) -> Observation:
+    """Return the newest ``count`` of the ``stack`` frames of states ``[..., H, W, C·stack]``.
+
+    Of states by sensor, those of each camera; vectors stay as they are.
+    """
+    if isinstance(states, dict):
+        return {
+            name: newest_frames(part, count, stack=stack) if part.dtype == np.uint8 else part
+            for name, part in states.items()
+        }
     channels = states.shape[-1] // stack
     return states[..., channels * (stack - count) :]
 
 
 class StackFrames(
-    gym.Wrapper[Frame, npt.NDArray[np.float32], Frame, npt.NDArray[np.float32]],
+    gym.Wrapper[Observation, npt.NDArray[np.float32], Observation, npt.NDArray[np.float32]],
     gym.utils.RecordConstructorArgs,
 ):
-    """Observe the last ``stack`` frames: [H, W, C·stack]."""
+    """Observe the last ``stack`` frames, [H, W, C·stack], of each camera."""
 
-    def __init__(self, env: gym.Env[Frame, npt.NDArray[np.float32]], stack: int) -> None:
+    def __init__(self, env: gym.Env[Observation, npt.NDArray[np.float32]], stack: int) -> None:
         gym.utils.RecordConstructorArgs.__init__(self, stack=stack)  # gym.make(env.spec) needs it
         gym.Wrapper.__init__(self, env)
         self.stack = stack
-        self._frames = FrameStack(stack)
-        box = env.observation_space
-        assert isinstance(box, gym.spaces.Box)
-        height, width, channels = box.shape
-        self.observation_space = gym.spaces.Box(0, 255, (height, width, channels * stack), np.uint8)
+        self._frames: Any = make_stack(env.observation_space, stack)
+        self.observation_space = _stacked_space(env.observation_space, stack)
 
     @property
     def spec(self) -> EnvSpec | None:  # type: ignore[override]
@@ -67,14 +103,24 @@ class StackFrames(
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Frame, dict[str, Any]]:
+    ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode with ``stack`` copies of its first frame."""
         frame, info = self.env.reset(seed=seed, options=options)
         return self._frames.start(frame), info
 
     def step(
         self, action: npt.NDArray[np.float32]
-    ) -> tuple[Frame, Any, bool, bool, dict[str, Any]]:
+    ) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
         """Drop the oldest frame, append the newest."""
         frame, reward, terminated, truncated, info = self.env.step(action)
         return self._frames.append(frame), reward, terminated, truncated, info
+
+
+def _stacked_space(space: gym.Space[Any], stack: int) -> gym.Space[Any]:
+    if isinstance(space, gym.spaces.Dict):
+        return gym.spaces.Dict({name: _stacked_space(one, stack) for name, one in space.items()})
+    assert isinstance(space, gym.spaces.Box)
+    if len(space.shape) == 1:
+        return space
+    height, width, channels = space.shape
+    return gym.spaces.Box(0, 255, (height, width, channels * stack), np.uint8)

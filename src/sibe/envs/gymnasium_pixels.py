@@ -20,19 +20,21 @@ from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import View, ViewConfig
 from sibe.envs.seeding import stream_seed
+from sibe.envs.sensor_space import sensor_space, unbounded
+from sibe.envs.sensors import STATE, Observation, Sensors
 from sibe.envs.tasks import default_action_repeat
 from sibe.errors import UserError
 
 _FPS = 25.0  # of an env that says nothing about time
 
 
-class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
-    """A Gymnasium environment as a source of single uint8 frames.
+class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
+    """A Gymnasium environment as a source of single uint8 frames, or of several sensors.
 
     Args:
         source: Gymnasium id; "module:Name-v0" imports the module first. Or an environment.
-        view, camera, action_repeat, split: as for ``DMCPixels``; a background needs a MuJoCo env,
-            because the mask is its geometry.
+        view, camera, action_repeat, split, sensors: as for ``DMCPixels``; a background needs a
+            MuJoCo env, because the mask is its geometry. ``state`` is the env's own vector.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         camera: int | None = None,
         action_repeat: int | None = None,
         split: str = "train",
+        sensors: Sensors = Sensors(),  # noqa: B008  a tuple of constants
     ) -> None:
         self.gym_env = _make(source) if isinstance(source, str) else source
         name = source if isinstance(source, str) else own_name(source)
@@ -55,18 +58,28 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
         self.background = view.background
         self._split, self._view_config = split, view
-        self.camera = self._choose_camera(name, camera)
+        chosen = sensors.cameras or (camera,)
+        self.cameras = tuple(self._choose_camera(name, number) for number in chosen)
+        self.camera = self.cameras[0]
         box = self.gym_env.action_space
         if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
             raise UserError(f"{name} has the action space {box}: a bounded Box is needed")
         self._low, self._high = box.low.astype(np.float64), box.high.astype(np.float64)
         self.action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(box.shape)),), np.float32)
-        self.observation_space = gym.spaces.Box(0, 255, (view.height, view.width, 3), np.uint8)
-        self.view: View | None = None
+        self.sensors = sensors
+        state = _vector_space(name, self.gym_env) if sensors.state else None
+        self.observation_space = sensor_space(sensors, view.height, view.width, state)
+        self.views: list[View] = []
+        self._reset = False
         self._observation: Any = None
         self._seen: Frame | None = None  # before it is resized
         self._frame: Frame | None = None
         self._look = self._choose_view(name)
+
+    @property
+    def view(self) -> View | None:
+        """What the first camera sees; None if nothing was drawn, or without MuJoCo."""
+        return self.views[0] if self.views else None
 
     @property
     def simulator(self) -> tuple[Any, Any] | None:
@@ -82,21 +95,22 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Frame, dict[str, Any]]:
+    ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; with a seed, one that depends on nothing else, if the env complies."""
         mixed = None if seed is None else stream_seed(seed, self._split)
         super().reset(seed=mixed)
         theirs = {key: value for key, value in (options or {}).items() if key != BACKGROUND_FRAME}
         observation, info = self.gym_env.reset(seed=mixed, options=theirs or None)
+        self._reset = True
         if self.background is not None:
             self.background.reset(self.np_random, Start.of(seed, options))
         return self._observe(observation), {**info, "env_steps": 0}
 
     def step(
         self, action: npt.NDArray[np.float32]
-    ) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum the rewards, look once."""
-        if self._frame is None:
+        if not self._reset:
             raise gym.error.ResetNeeded("cannot call env.step() before calling env.reset()")
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0).reshape(self._low.shape)
         control = (self._low + (unit + 1.0) / 2.0 * (self._high - self._low)).astype(
@@ -109,11 +123,13 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             env_steps += info.get("env_steps", 1)  # it may repeat actions itself
             if terminated or truncated:
                 break
-        frame = self._observe(observation)
-        return frame, reward, terminated, truncated, {**info, "env_steps": env_steps}
+        seen = self._observe(observation)
+        return seen, reward, terminated, truncated, {**info, "env_steps": env_steps}
 
     def render(self) -> Frame | None:
-        """Return the newest frame."""
+        """Return the newest frame, of the first camera."""
+        if self._frame is None and self._reset:  # not a sensor: nobody has looked yet
+            return self._see(self._observation)
         return self._frame
 
     def enlarged(self, height: int, width: int) -> Frame:
@@ -121,6 +137,8 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
         A MuJoCo env is rendered at that size; of others, what they show is resized.
         """
+        if self.view is None and self._seen is None:
+            self.render()
         if self.view is not None:
             return self.view.enlarged(height, width)
         assert self._seen is not None, "reset first"
@@ -129,9 +147,9 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
 
     def close(self) -> None:
         """Close the env and the renderer."""
-        if self.view is not None:
-            self.view.close()
-            self.view = None
+        for view in self.views:
+            view.close()
+        self.views = []
         self.gym_env.close()
 
     def _choose_camera(self, name: str, camera: int | None) -> int:
@@ -153,7 +171,7 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             )
         pixels = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
         shape = space.shape or () if pixels else ()
-        if len(shape) == 3 and self.background is None:
+        if len(shape) == 3 and self.background is None and not self.sensors.cameras:
             if shape[-1] not in (1, 3, 4) and shape[0] not in (1, 3):
                 raise UserError(
                     f"{name} observes {shape[-1]} channels: single frames, gray, RGB or RGBA, are "
@@ -173,19 +191,45 @@ class GymPixels(gym.Env[Frame, npt.NDArray[np.float32]]):
             raise UserError(f"{name} cannot be drawn: {error}") from error
 
     def _mujoco_frame(self, inner: Any) -> Frame:
-        if self.view is None:
-            self.view = View(inner.model, inner.data, self.camera, self._view_config)
-        return self.view.frame(self.np_random)
+        if not self.views:
+            self.views = [
+                View(inner.model, inner.data, camera, self._view_config) for camera in self.cameras
+            ]
+        return self.views[0].frame(self.np_random)
 
-    def _observe(self, observation: Any) -> Frame:
+    def _observe(self, observation: Any) -> Observation:
         self._observation = observation
+        if self.sensors.bare:
+            self._frame = self._see(observation)
+            return self._frame
+        readings: dict[str, Any] = {}
+        self._frame = None
+        if self.sensors.pixels:
+            first, *others = self.sensors.views
+            readings[first] = self._frame = self._see(observation)
+            for name, view in zip(others, self.views[1:], strict=bool(others)):
+                readings[name] = view.frame(self.np_random, self.views[0].picture)
+        if self.sensors.state:
+            readings[STATE] = np.asarray(observation, np.float32)
+        return readings
+
+    def _see(self, observation: Any) -> Frame:
         self._seen = frame = self._look(observation)
         height, width = self._view_config.height, self._view_config.width
         if frame.shape[:2] != (height, width):
             image = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
             frame = np.asarray(image)
-        self._frame = frame
         return frame
+
+
+def _vector_space(name: str, env: AnyEnv) -> gym.spaces.Box:
+    """Return the space of the env's own observation, which must be a vector."""
+    box = env.observation_space
+    if not isinstance(box, gym.spaces.Box) or len(box.shape) != 1:
+        raise UserError(
+            f"{name} has no state: it observes {box}, not a vector; leave the sensor state out"
+        )
+    return unbounded(box.shape[0])
 
 
 def _is_mujoco(inner: Any) -> bool:

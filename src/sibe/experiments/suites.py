@@ -87,6 +87,13 @@ _CHUNKS = (
 _THREE = (1, 2, 3)
 _RIVALS = _plain("db", "proto", "rpc", "disagreement", "icm", "rnd")
 _STUDIED_ABLATIONS = (*_COMPONENTS[1:], *(v for v in _CHUNKS if v.changes["sac.chunk"] == 1))
+_BOTH = {"env.sensors": ("pixels", "state")}
+_SENSORS = (
+    MethodVariant("sibe", "sibe"),
+    MethodVariant("sibe-state", "sibe", {"env.sensors": ("state",)}),
+    MethodVariant("sibe-both", "sibe", _BOTH),
+    MethodVariant("sibe-both-dropout", "sibe", {**_BOTH, "env.sensor_dropout": 0.3}),
+)
 _TINY = {
     "schedule.env_steps": 2000,
     "schedule.initial_steps": 200,
@@ -125,6 +132,14 @@ _STUDY = (
     _study("rivals", "the other methods", ("noise", "video"), _RIVALS, _THREE),
     _study("ablations", "SIBE without its parts", ("noise",), _STUDIED_ABLATIONS, _THREE),
     _study("ball", "another task", ("noise",), _PAIR, _THREE, task="ball_in_cup_catch"),
+    _study(
+        "sensors",
+        "pixels, proprioception, and both, also with readings dropped while learning",
+        ("video",),
+        _SENSORS,
+        _THREE,
+        task="ball_in_cup_catch",
+    ),
     _study(
         "long",
         "as long as the paper's runs",

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sibe.agents.sac.encoders import build_encoder
+from sibe.agents.sac.encoders import build_camera_encoder
 from sibe.analysis.representation.ridge import Floats
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
@@ -28,7 +28,7 @@ class Regression(nn.Module):
 
     def __init__(self, config: RunConfig, quantities: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.encoder: Encoder | LateFusionEncoder = build_encoder(config, generator)
+        self.encoder: Encoder | LateFusionEncoder = build_camera_encoder(config, generator)
         self.head = nn.Linear(config.encoder.features, quantities)
         nn.init.orthogonal_(self.head.weight, generator=generator)
         nn.init.zeros_(self.head.bias)

@@ -27,6 +27,15 @@ class Latents(NamedTuple):
     """``[L, B]``"""
 
 
+class SensorLatents(NamedTuple):
+    """What c would be if one of K sensors alone were there, for each of them."""
+
+    c: Tensor
+    """``[K, L, B, D]`` online, carries gradient"""
+    c_next: Tensor
+    """``[K, L, B, D]`` target, no gradient"""
+
+
 class MethodOutput(NamedTuple):
     """What the agent adds to its own loss and to the reward, and what it logs."""
 
@@ -50,6 +59,8 @@ class Method(nn.Module, ABC):
 
     sees_next = True
     """Whether ``forward`` looks at ``c_next``; if not, the agent need not encode s_{t+1} for it."""
+    sees_sensors = False
+    """Whether the method has a ``sensor_loss``; it then needs two sensors or more."""
 
     @abstractmethod
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
@@ -58,6 +69,16 @@ class Method(nn.Module, ABC):
         The loss may send gradient into ``x.c`` (and so into the encoder), never into
         ``x.c_next``. Called once per update, before the parameters are stepped.
         """
+
+    def sensor_loss(
+        self, x: Latents, alone: SensorLatents, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return a scalar to be minimized beside the loss of ``forward``, and metrics.
+
+        Called right after ``forward``, of a method that ``sees_sensors``. The loss may send
+        gradient into ``x.c`` and ``alone.c``.
+        """
+        raise NotImplementedError
 
     def policy_features(self, c: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return what the actor sees of c ``[..., D]``: a sample if given a generator, else mean.

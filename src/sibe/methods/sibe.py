@@ -19,7 +19,15 @@ from torch import Tensor, nn
 
 from sibe.config.values import Count, Fraction, NonNegative, Positive, configuration
 from sibe.errors import UserError
-from sibe.methods.base import Latents, Method, MethodOutput, ParameterGroup, one_group
+from sibe.methods.base import (
+    Latents,
+    Method,
+    MethodOutput,
+    ParameterGroup,
+    SensorLatents,
+    one_group,
+)
+from sibe.methods.cross_sensor import cross_sensor_terms
 from sibe.nn.contrastive import Bilinear, accuracy, infonce
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import Gaussian, GaussianHead, kl
@@ -50,6 +58,8 @@ class SIBEConfig:
     """How the KL divergence is reduced over the dimensions of z."""
     negatives: Literal["pooled", "step"] = "pooled"
     """Negatives: all other z_{t+1} of the minibatch, or those of the same time step only."""
+    sensors: Literal["joint", "cross"] = "joint"
+    """With several sensors: the loss on their joint c alone, or prediction across them as well."""
     lr: Positive = 1e-4
     """Learning rate of all heads."""
 
@@ -181,8 +191,8 @@ class SequentialBottleneck(nn.Module):
             key = self.target_prediction(z_next)
         joint = torch.cat((z, action), dim=-1)
 
-        divergence, predicted = self._divergence(target, joint)
-        scores = self._scores(self.prediction(self.projection(joint)), key)
+        divergence, predicted = self.divergence(target, joint)
+        scores = self.scores(self.prediction(self.projection(joint)), key)
         surprise = infonce(scores).reshape(z.shape[:-1])
         loss = surprise.mean()
         if self.config.alpha:
@@ -197,8 +207,8 @@ class SequentialBottleneck(nn.Module):
         z: Gaussian = self.stochastic_encoder(c)
         return z.mean
 
-    def _divergence(self, target: Gaussian, joint: Tensor) -> tuple[Tensor, Gaussian]:
-        """KL(g_m(z_{t+1}|c_{t+1}) ‖ q_ψ(z_{t+1}|z_t, a_t)) ``[L, B]``, and q_ψ (Eq. kl)."""
+    def divergence(self, target: Gaussian, joint: Tensor) -> tuple[Tensor, Gaussian]:
+        """Return KL(g_m(z_{t+1}|c_{t+1}) ‖ q_ψ(z_{t+1}|z_t, a_t)) ``[L, B]``, and q_ψ (Eq. kl)."""
         # Without compression the divergence is only watched: no graph for it.
         with nullcontext() if self.config.alpha else torch.no_grad():
             predicted: Gaussian = self.transition(joint)
@@ -207,10 +217,10 @@ class SequentialBottleneck(nn.Module):
                 return per_dimension.sum(-1), predicted
             return per_dimension.mean(-1), predicted
 
-    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """log h_ω of all pairs: ``[L·B, L·B]`` (pooled) or ``[L, B, B]`` (step)."""
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return log h_ω of all pairs: ``[…, L·B, L·B]`` (pooled) or ``[…, L, B, B]`` (step)."""
         if self.config.negatives == "pooled":
-            query, key = query.flatten(0, 1), key.flatten(0, 1)
+            query, key = query.flatten(-3, -2), key.flatten(-3, -2)
         scores: Tensor = self.bilinear(query, key)
         return scores
 
@@ -244,7 +254,7 @@ class SIBE(Method):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.sees_sensors = config, config.sensors == "cross"
         self.bottleneck = SequentialBottleneck(features, action_dim, config, generator=generator)
 
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
@@ -252,6 +262,14 @@ class SIBE(Method):
         out: BottleneckOutput = self.bottleneck(x.c, x.action, x.c_next, generator)
         bonus = self.config.intrinsic * out.infonce.detach()
         return MethodOutput(out.loss, bonus, {**out.metrics, "bonus": bonus.mean()})
+
+    def sensor_loss(
+        self, x: Latents, alone: SensorLatents, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return InfoNCE + α·KL across sensors, and both terms as metrics."""
+        terms = cross_sensor_terms(self.bottleneck, x, alone, generator)
+        loss = terms.infonce + self.config.alpha * terms.kl
+        return loss, {"cross_infonce": terms.infonce.detach(), "cross_kl": terms.kl.detach()}
 
     @torch.no_grad()
     def embed(self, c: Tensor) -> dict[str, Tensor]:

@@ -82,7 +82,11 @@ def export(
     try:
         with replacing_folder(out) as temporary:
             write_weights(
-                temporary / WEIGHTS, agent.policy_networks(), policy.env_step, agent.action_dim
+                temporary / WEIGHTS,
+                agent.policy_networks(),
+                policy.env_step,
+                agent.action_dim,
+                agent.state_size,
             )
             config = json.dumps(to_json(policy.config), indent=1) + "\n"
             write_atomic(temporary / CONFIG_JSON, config.encode())

@@ -12,6 +12,7 @@ from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import check, read_run_config
 from sibe.config.schema import RunConfig
+from sibe.envs.sensors import PIXELS, STATE, Sensors
 from sibe.envs.tasks import refuse_import
 from sibe.errors import UserError
 from sibe.policy.allocation_limit import AllocationLimit
@@ -57,7 +58,9 @@ def load_policy(
 def _from_export(path: Path, config: RunConfig, device: torch.device) -> TrainedPolicy:
     exported = read_weights(path / WEIGHTS, device)
     size = sum(t.nbytes for network in exported.state.values() for t in network.values())
-    agent = _build(config, exported.action_dim, device, size)
+    if bool(exported.state_size) != config.env.seen.state:
+        raise _other_sensors(path, config.env.seen)
+    agent = _build(config, exported.action_dim, device, size, exported.state_size)
     load_networks(agent.policy_networks(), exported.state, path)
     return TrainedPolicy(config, agent, exported.env_step)
 
@@ -67,8 +70,12 @@ def _from_run(path: Path, config: RunConfig, device: torch.device) -> TrainedPol
 
     def use(env_step: int, state: dict[str, Any]) -> None:
         try:
-            action_dim, own = state["replay"]["layout"][-1], state["agent"]
-            agent = _build(config, action_dim, device, _nbytes(own))
+            layout, own = state["replay"]["layout"], state["agent"]
+            shapes = layout[1] if isinstance(layout[1], dict) else {PIXELS: layout[1:-1]}
+            if set(shapes) != set(config.env.seen.names):
+                raise _other_sensors(path, config.env.seen)
+            state_size = shapes.get(STATE, [0])[0]
+            agent = _build(config, layout[-1], device, _nbytes(own), state_size)
             agent.load_state_dict(own)
             if (name := broken_network(agent.networks())) is not None:
                 raise ValueError(f"the weights of the {name} are not finite")
@@ -84,10 +91,20 @@ def _from_run(path: Path, config: RunConfig, device: torch.device) -> TrainedPol
     return loaded[-1]
 
 
-def _build(config: RunConfig, action_dim: int, device: torch.device, size: int) -> Agent:
+def _build(
+    config: RunConfig, action_dim: int, device: torch.device, size: int, state_size: int
+) -> Agent:
     """Build the agent, but none that is much larger than the ``size`` bytes of its weights."""
     with AllocationLimit(_ROOM + _TIMES * size):
-        return build_agent(config, action_dim, torch_stream(config.seed, "agent"), device)
+        generator = torch_stream(config.seed, "agent")
+        return build_agent(config, action_dim, generator, device, state_size)
+
+
+def _other_sensors(path: Path, sensors: Sensors) -> UserError:
+    return UserError(
+        f"{path} was trained with other sensors than its config.json says "
+        f"({', '.join(sensors.names)}): put its own config.json back"
+    )
 
 
 def _nbytes(value: Any) -> int:

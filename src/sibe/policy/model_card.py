@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sibe.config.schema import RunConfig
+from sibe.config.schema import EnvConfig, RunConfig
 from sibe.envs.tasks import VIDEOS
 from sibe.logs.markup import markdown
 
@@ -77,7 +77,7 @@ def model_card(
     sections = (
         title,
         _score(spread, returns, seed, video),
-        _use(source),
+        _use(source, config.env),
         _training(config, env_step, meta),
     )
     return head + "\n" + "\n".join(sections)
@@ -93,7 +93,10 @@ def _score(spread: str, returns: Sequence[float], seed: int, video: bool) -> str
     )
 
 
-def _use(source: str) -> str:
+def _use(source: str, env: EnvConfig) -> str:
+    takes = "uint8 [H, W, 3 * stack]"
+    if not env.seen.bare:
+        takes = f"a dict of {', '.join(env.seen.names)}"
     return f"""\
 ## Use
 
@@ -102,7 +105,7 @@ import sibe
 
 policy = sibe.load_policy("{source}")
 policy.reset()  # when an episode begins
-action = policy.act(obs)  # uint8 [H, W, 3 * stack] -> [-1, 1]^A, the mean action
+action = policy.act(obs)  # {takes} -> [-1, 1]^A, the mean action
 ```
 
     sibe eval {source} --video out.mp4
@@ -124,7 +127,9 @@ def _training(config: RunConfig, env_step: int, meta: dict[str, Any]) -> str:
         "trained for": f"{env_step} simulator steps (action repeat {env.action_repeat} included)",
         "seed": config.seed,
         "preset": config.preset,
-        "observation": f"{env.stack} frames of {env.size}×{env.size} pixels",
+        "observation": f"{env.stack} frames of {env.size}×{env.size} pixels"
+        if env.seen.bare
+        else f"{', '.join(env.seen.names)} ({env.stack} frames of {env.size}×{env.size} pixels)",
         "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value),
     }
     lines = [f"| {name} | {markdown(str(value))} |" for name, value in rows.items() if value != ""]

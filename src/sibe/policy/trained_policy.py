@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sibe.agents.protocol import Agent, MemorylessPolicy
+from sibe.agents.sac.agent import SAC
 from sibe.config.schema import EnvConfig, RunConfig
+from sibe.envs.sensors import Observation
 from sibe.errors import UserError, nearest
-from sibe.policy.observations import check_observation, state_shape
+from sibe.policy.observations import Shapes, check_observation, check_readings, state_shapes
 from sibe.training.environment import make_configured_env
 from sibe.training.seeding import torch_stream
 
@@ -32,13 +35,13 @@ class TrainedPolicy:
         self.config, self.agent, self.env_step = config, agent, env_step
         self._policy = agent.policy()
         self._generator = torch_stream(config.seed, "policy")
-        self._shape = state_shape(config.env)
+        self._shapes = state_shapes(config.env, agent.state_size)
 
     def __repr__(self) -> str:
         env = self.config.env
         return (
             f"TrainedPolicy({self.config.method} on {env.task} ({env.background}), "
-            f"env_step {self.env_step}, uint8 {list(self._shape)} -> "
+            f"env_step {self.env_step}, {_words(self._shapes)} -> "
             f"float32 [{self.agent.action_dim}], {self.agent.device})"
         )
 
@@ -46,25 +49,45 @@ class TrainedPolicy:
         """Begin new episodes: an agent with a memory forgets the last ones."""
         self._policy.reset()
 
-    def act(self, obs: npt.NDArray[np.uint8], *, explore: bool = False) -> npt.NDArray[np.float32]:
+    def act(self, obs: Observation, *, explore: bool = False) -> npt.NDArray[np.float32]:
         """Return the action for a state uint8 [H, W, C], or actions for a batch [N, H, W, C].
 
-        The mean action, or with ``explore`` what the agent would do while it collects.
+        The mean action, or with ``explore`` what the agent would do while it collects. A policy
+        of several sensors takes a dict of their readings; leave out a sensor that gave none.
 
         Raises:
             ObservationError: a ``ValueError``, if ``obs`` is not what the policy was trained on.
         """
-        check_observation(obs, self._shape)
+        generator = self._generator if explore else None
+        if isinstance(self._shapes, dict):
+            return self._act_by_sensor(obs, self._shapes, generator)
+        check_observation(obs, self._shapes)
         single = obs.ndim == 3
-        actions = self._policy.act(
-            np.ascontiguousarray(obs[None] if single else obs),
-            self._generator if explore else None,
-        )
+        actions = self._policy.act(np.ascontiguousarray(obs[None] if single else obs), generator)
+        return actions[0] if single else actions
+
+    def _act_by_sensor(
+        self,
+        obs: Observation,
+        shapes: dict[str, tuple[int, ...]],
+        generator: torch.Generator | None,
+    ) -> npt.NDArray[np.float32]:
+        check_readings(obs, shapes)
+        name, first = next(iter(obs.items()))
+        single = first.ndim == len(shapes[name])
+        readings = {n: np.ascontiguousarray(r[None] if single else r) for n, r in obs.items()}
+        rows = len(readings[name])
+        missing = np.tile([n not in readings for n in shapes], (rows, 1))
+        for absent in shapes.keys() - readings.keys():
+            kind = np.uint8 if len(shapes[absent]) == 3 else np.float32
+            readings[absent] = np.zeros((rows, *shapes[absent]), kind)
+        agent = cast(SAC, self.agent)  # no other takes several sensors
+        actions = agent.act(readings, generator, missing if missing.any() else None)
         return actions[0] if single else actions
 
     def predict(
         self,
-        obs: npt.NDArray[np.uint8],
+        obs: Observation,
         state: None = None,
         episode_start: npt.NDArray[np.bool_] | None = None,
         deterministic: bool = True,
@@ -91,7 +114,7 @@ class TrainedPolicy:
 
     def make_env(
         self, task: str | gym.Env[Any, Any] | None = None, *, split: str = "eval", **changes: Any
-    ) -> gym.Env[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    ) -> gym.Env[Any, npt.NDArray[np.float32]]:
         """Return the environment that the policy was trained in, or one changed in some respect.
 
         Args:
@@ -106,3 +129,9 @@ class TrainedPolicy:
         if unknown := sorted(set(changes) - set(names)):
             raise UserError(f"unknown setting {unknown[0]!r}{nearest(unknown[0], names)}")
         return make_configured_env(replace(self.config.env, **changes), split=split, own=own)
+
+
+def _words(shapes: Shapes) -> str:
+    if not isinstance(shapes, dict):
+        return f"uint8 {list(shapes)}"
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())

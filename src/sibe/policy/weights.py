@@ -26,6 +26,7 @@ FORMAT = "sibe-policy-1"
 WEIGHTS = EXPORTED_WEIGHTS
 _ABOUT = "sibe"
 _MOST_ACTIONS = 10_000
+_MOST_NUMBERS = 1_000_000  # of the sensor state
 
 AgentState = dict[str, dict[str, Tensor]]
 
@@ -41,10 +42,16 @@ class Exported(NamedTuple):
     env_step: int
     action_dim: int
     state: AgentState
+    state_size: int = 0
+    """numbers of the sensor ``state``"""
 
 
 def write_weights(
-    path: Path, networks: Mapping[str, nn.Module], env_step: int, action_dim: int
+    path: Path,
+    networks: Mapping[str, nn.Module],
+    env_step: int,
+    action_dim: int,
+    state_size: int = 0,
 ) -> None:
     """Write the networks' tensors, bit for bit, under the names ``network/parameter``."""
     tensors = {
@@ -53,6 +60,8 @@ def write_weights(
         for key, value in network.state_dict().items()
     }
     about = {"format": FORMAT, "env_step": env_step, "action_dim": action_dim}
+    if state_size:
+        about["state_size"] = state_size
     # One word of metadata: several would be written in an order that changes from time to time.
     metadata = {_ABOUT: json.dumps(about)}
     write_atomic(path, safetensors.torch.save(tensors, metadata))
@@ -72,11 +81,14 @@ def read_weights(path: Path, device: torch.device) -> Exported:
                 network, _, key = name.partition("/")
                 state.setdefault(network, {})[key] = file.get_tensor(name)
         env_step, action_dim = about["env_step"], about["action_dim"]
-        if type(env_step) is not int or type(action_dim) is not int:
+        state_size = about.get("state_size", 0)
+        if any(type(number) is not int for number in (env_step, action_dim, state_size)):
             raise ValueError("its counts are not whole numbers")
         if env_step < 0 or not 1 <= action_dim <= _MOST_ACTIONS:
             raise ValueError(f"{action_dim} actions after {env_step} env steps cannot be")
-        return Exported(env_step, action_dim, state)
+        if not 0 <= state_size <= _MOST_NUMBERS:
+            raise ValueError(f"a state of {state_size} numbers cannot be")
+        return Exported(env_step, action_dim, state, state_size)
     except (
         safetensors.SafetensorError,
         LookupError,

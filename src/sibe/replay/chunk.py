@@ -7,35 +7,47 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sibe.envs.sensors import Observation, each
+
 
 class Chunk(NamedTuple):
     """``L`` consecutive transitions of one episode, ``B`` times; never across two episodes.
 
     Transition ``t`` leads from state ``t`` to state ``t + 1``. States come in one of two forms:
     stacked, where the channel axis of ``obs`` holds the frames of a state, oldest first; or as
-    ``frames_per_state`` single frames, which states that overlap in time share.
+    ``frames_per_state`` single frames, which states that overlap in time share. With several
+    sensors, ``obs`` is a dict by sensor: so are the pictures of each camera, and a vector is
+    float32 [L+1, B, S].
     """
 
-    obs: Tensor  # uint8 [L+1, B, H, W, C*stack], or single frames [L+frames_per_state, B, H, W, C]
+    # uint8 [L+1, B, H, W, C*stack], or single frames [L+frames_per_state, B, H, W, C]
+    obs: Observation
     action: Tensor  # float32 [L, B, A]
     reward: Tensor  # float32 [L, B]
     discount: Tensor  # float32 [L, B], 0 only at a true termination; a time limit is 1
-    obs_target: Tensor | None = None  # obs with another random shift, for the target encoder
+    obs_target: Observation | None = None  # obs with another random shift, for the target encoder
     frames_per_state: int = 1  # along the first axis of obs
 
-    def online(self, first: int, end: int) -> Tensor:
+    def online(self, first: int, end: int) -> Observation:
         """Return the images of states ``first … end - 1`` for the online encoder."""
-        return self.obs[first : end + self.frames_per_state - 1]
+        return each(lambda part: self._cut(part, first, end), self.obs)
 
-    def target(self, first: int, end: int) -> Tensor:
+    def target(self, first: int, end: int) -> Observation:
         """Return the images of states ``first … end - 1`` for the target encoder."""
         images = self.obs if self.obs_target is None else self.obs_target
-        return images[first : end + self.frames_per_state - 1]
+        return each(lambda part: self._cut(part, first, end), images)
+
+    def _cut(self, part: Tensor, first: int, end: int) -> Tensor:
+        pictures = part.dtype == torch.uint8
+        return part[first : end + self.frames_per_state - 1 if pictures else end]
 
     def to(self, device: torch.device) -> Chunk:
         """Return the chunk on ``device``; a GPU fetches it from pinned memory as it goes on."""
-        obs, action, reward, discount = (_move(part, device) for part in self[:4])
-        target = None if self.obs_target is None else _move(self.obs_target, device)
+        obs = each(lambda part: _move(part, device), self.obs)
+        action, reward, discount = (_move(part, device) for part in self[1:4])
+        target = self.obs_target
+        if target is not None:
+            target = each(lambda part: _move(part, device), target)
         return Chunk(obs, action, reward, discount, target, self.frames_per_state)
 
 

@@ -13,15 +13,17 @@ import re
 import zipfile
 from collections.abc import Set
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sibe.envs.sensors import Observation
 from sibe.errors import UserError
 from sibe.storage.atomic import sync_folder
 from sibe.storage.contained_file import UnfitFileError, read_file
 
+_FRAMES = "frames"
 _FILE = re.compile(r"episode_(\d{6,})\.npz(\.tmp)?")
 
 
@@ -35,7 +37,7 @@ class EpisodeError(UserError):
 class Episode(NamedTuple):
     """``T`` transitions of one episode; transition ``t`` leads from frame ``t`` to ``t + 1``."""
 
-    frames: NDArray[np.uint8]  # [T+1, H, W, C], single and not padded
+    frames: Observation  # uint8 [T+1, H, W, C], single; or by sensor, vectors float32 [T+1, S]
     action: NDArray[np.float32]  # [T, A]
     reward: NDArray[np.float32]  # [T]
     discount: NDArray[np.float32]  # [T]
@@ -55,7 +57,7 @@ def write_episode(folder: Path, number: int, episode: Episode) -> Path:
         with temporary.open("xb") as file:
             np.savez(
                 file,
-                frames=episode.frames,
+                **_members(episode.frames),
                 action=episode.action,
                 reward=episode.reward,
                 discount=episode.discount,
@@ -87,13 +89,13 @@ def read_episode(path: Path) -> Episode:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if any(member.compress_type for member in archive.infolist()):
                 raise ValueError("it is compressed")  # to unpack it may take any amount of memory
-            members = {name: archive.read(f"{name}.npy") for name in Episode._fields}
-        episode = Episode(
-            **{
-                name: np.lib.format.read_array(io.BytesIO(member), allow_pickle=False)
-                for name, member in members.items()
+            members = {
+                name.removesuffix(".npy"): np.lib.format.read_array(
+                    io.BytesIO(archive.read(name)), allow_pickle=False
+                )
+                for name in archive.namelist()
             }
-        )
+        episode = Episode(_observation(members), *(members[name] for name in Episode._fields[1:]))
     except Exception as error:  # a broken zip archive fails in a dozen ways, all with one meaning
         problem = f"is damaged ({error})"
     else:
@@ -111,15 +113,33 @@ def prune(folder: Path, keep: Set[int]) -> None:
             path.unlink(missing_ok=True)
 
 
+def _members(frames: Observation) -> dict[str, Any]:
+    """Return what the frames are called in a file: ``frames``, or ``frames.<sensor>`` each."""
+    if not isinstance(frames, dict):
+        return {_FRAMES: frames}
+    return {f"{_FRAMES}.{name}": readings for name, readings in frames.items()}
+
+
+def _observation(members: dict[str, NDArray[Any]]) -> Observation:
+    if _FRAMES in members:
+        return members[_FRAMES]
+    prefix = f"{_FRAMES}."
+    found = {n.removeprefix(prefix): m for n, m in members.items() if n.startswith(prefix)}
+    if not found:
+        raise KeyError(_FRAMES)
+    return found
+
+
 def _consistent(episode: Episode) -> bool:
     frames, action, reward, discount = episode
     steps = len(reward) if reward.ndim == 1 else -1
+    sensors = list(frames.values()) if isinstance(frames, dict) else [frames]
+    kinds = ((np.uint8, 4), (np.float32, 2)) if isinstance(frames, dict) else ((np.uint8, 4),)
     return (
-        frames.dtype == np.uint8
+        all((one.dtype, one.ndim) in kinds for one in sensors)
         and all(array.dtype == np.float32 for array in (action, reward, discount))
-        and frames.ndim == 4
         and action.ndim == 2
         and discount.shape == reward.shape
         and len(action) == steps
-        and len(frames) == steps + 1
+        and all(len(one) == steps + 1 for one in sensors)
     )

@@ -33,9 +33,11 @@ def _word(channels: int) -> np.dtype[Any]:
 class FrameStore:
     """``capacity`` frames of ``shape`` (H, W, C), each padded by ``pad`` pixels on each side."""
 
+    dtype = np.dtype(np.uint8)
+
     def __init__(self, capacity: int, shape: tuple[int, int, int], pad: int) -> None:
         height, width, channels = shape
-        self._shape = shape
+        self.shape = shape
         self._pad = pad
         self._word = _word(channels)
         self._spill = self._word.itemsize - channels
@@ -68,7 +70,7 @@ class FrameStore:
 
     def put(self, slot: int, frame: Bytes) -> None:
         """Store ``frame`` uint8 [H, W, C]."""
-        height, width, _ = self._shape
+        height, width, _ = self.shape
         pad = self._pad
         cell = self._frames[slot]
         rows = slice(pad, pad + height)
@@ -80,7 +82,7 @@ class FrameStore:
 
     def get(self, slots: Index) -> Bytes:
         """Return copies of the frames in ``slots`` [N], unpadded: uint8 [N, H, W, C]."""
-        height, width, _ = self._shape
+        height, width, _ = self.shape
         inner = self._frames[:, self._pad :, self._pad :][:, :height, :width]
         return inner[slots]
 
@@ -90,7 +92,7 @@ class FrameStore:
         Shifts lie in ``0 .. 2 * pad``; ``pad`` is the unshifted frame. Returns uint8
         [N, H, W, C*S] in memory of its own.
         """
-        height, width, channels = self._shape
+        height, width, channels = self.shape
         number, stack = slots.shape
         area, depth, spill = height * width, stack * channels, self._spill
         out = self._buffers.lend(number * area * depth + spill)

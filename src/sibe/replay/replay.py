@@ -1,4 +1,4 @@
-"""The replay: every frame is kept once, chunks of stacked frames are drawn uniformly.
+"""The replay: every reading is kept once, chunks of stacked frames are drawn uniformly.
 
 A slot of the ring holds a frame and the transition taken from it; the last frame of an episode has
 none. Random shifts are drawn per state, shared by the frames of its stack. On disk the replay is
@@ -7,7 +7,7 @@ its finished episodes (`sibe.replay.episodes`) and a small `state` that holds th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,29 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from sibe.envs.sensors import PIXELS, Observation, each
 from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
 from sibe.replay.episodes import Episode, EpisodeError
-from sibe.replay.frames import Bytes, FrameStore
+from sibe.replay.frames import FrameStore
 from sibe.replay.lookalikes import CANDIDATES, Drawn, Thumbnails, grouped
 from sibe.replay.ring import Index, Ring, Span
 from sibe.replay.sampling import Sampling
+from sibe.replay.vectors import VectorStore
+
+Shapes = tuple[int, int, int] | Mapping[str, tuple[int, ...]]
+"""of one frame, or of readings by sensor: three numbers for a picture, one for a vector"""
 
 
 class Replay:
     """A ring of ``capacity`` single frames [H, W, C], sampled as stacks of ``stack`` frames.
 
+    With several sensors a frame, wherever one is given or returned, is a dict of readings by
+    sensor: pictures uint8 [H, W, C], which share their random shift, and vectors float32 [S].
+
     Args:
         capacity: frames kept; an episode of T transitions takes T + 1.
-        frame_shape: height, width and channels of one frame.
+        shapes: height, width and channels of one frame; or the shapes of readings by sensor.
         action_dim: length of an action.
         stack: frames per observation.
         pad: the random shift reaches ±``pad`` pixels; 0 is no augmentation.
@@ -39,7 +47,7 @@ class Replay:
     def __init__(
         self,
         capacity: int,
-        frame_shape: tuple[int, int, int],
+        shapes: Shapes,
         action_dim: int,
         *,
         stack: int,
@@ -47,12 +55,21 @@ class Replay:
         groups: bool = False,
     ) -> None:
         self._ring = Ring(capacity, stack)
-        self._frames = FrameStore(capacity, frame_shape, pad)
-        self._thumbnails = Thumbnails(capacity, frame_shape) if groups else None
+        self._bare = not isinstance(shapes, Mapping)
+        self._stores = {
+            name: FrameStore(capacity, shape, pad)
+            if len(shape) == 3
+            else VectorStore(capacity, shape)
+            for name, shape in _by_sensor(shapes).items()
+        }
+        # Groups are of states that look alike to the first camera.
+        self._pictured = next((n for n, s in _by_sensor(shapes).items() if len(s) == 3), None)
+        self._thumbnails = None
+        if groups and self._pictured is not None:
+            self._thumbnails = Thumbnails(capacity, _by_sensor(shapes)[self._pictured])
         self._action = np.zeros((capacity, action_dim), np.float32)
         self._reward = np.zeros(capacity, np.float32)
         self._discount = np.zeros(capacity, np.float32)
-        self._frame_shape = frame_shape
         self._pad = pad
         self._running = False
 
@@ -63,16 +80,21 @@ class Replay:
     def nbytes(self) -> int:
         """Bytes of the ring; RAM grows up to this as it fills."""
         arrays = (self._action, self._reward, self._discount)
-        return self._frames.nbytes + sum(array.nbytes for array in arrays)
+        parts = (*self._stores.values(), *arrays)
+        return sum(part.nbytes for part in parts)
 
     @staticmethod
-    def nbytes_for(
-        capacity: int, frame_shape: tuple[int, int, int], action_dim: int, pad: int
-    ) -> int:
+    def nbytes_for(capacity: int, shapes: Shapes, action_dim: int, pad: int) -> int:
         """Bytes a replay of this size takes, to refuse it up front."""
-        return FrameStore.nbytes_for(capacity, frame_shape, pad) + capacity * 4 * (action_dim + 2)
+        stores = sum(
+            FrameStore.nbytes_for(capacity, shape, pad)
+            if len(shape) == 3
+            else capacity * 4 * shape[0]
+            for shape in _by_sensor(shapes).values()
+        )
+        return stores + capacity * 4 * (action_dim + 2)
 
-    def start(self, frame: Bytes) -> None:
+    def start(self, frame: Observation) -> None:
         """Begin an episode with its first ``frame`` uint8 [H, W, C]."""
         if self._running:
             raise ValueError("the running episode has not ended: add(..., last=True) comes first")
@@ -80,7 +102,7 @@ class Replay:
         self._running = True
 
     def add(
-        self, action: ArrayLike, reward: float, discount: float, frame: Bytes, *, last: bool
+        self, action: ArrayLike, reward: float, discount: float, frame: Observation, *, last: bool
     ) -> Episode | None:
         """Store one agent step.
 
@@ -142,14 +164,18 @@ class Replay:
             torch.from_numpy(values[at]) for values in (self._action, self._reward, self._discount)
         )
         seen = self._ring.stacked(states, np.broadcast_to(first, states.shape))  # [L+1, B, stack]
+        vectors = self._vectors(states)
         if frames_per_state == 1:
             images = self._images(seen, self._shifts(states.shape, rng))
-            return Chunk(images, action, reward, discount)
+            return Chunk(self._observation(images, vectors), action, reward, discount)
         # The oldest frames of the first state, then the newest of each.
         frames = np.concatenate((seen[0, :, :-1].T, seen[..., -1]))[..., None]
         shape = (*frames.shape[:2], 2)
         online, target = (
-            self._images(frames, np.broadcast_to(self._shifts(start.shape, rng), shape))
+            self._observation(
+                self._images(frames, np.broadcast_to(self._shifts(start.shape, rng), shape)),
+                vectors,
+            )
             for _ in range(2)
         )
         return Chunk(online, action, reward, discount, target, frames_per_state)
@@ -173,13 +199,26 @@ class Replay:
     def _shifts(self, shape: tuple[int, ...], rng: np.random.Generator) -> Index:
         return rng.integers(0, 2 * self._pad + 1, size=(*shape, 2))
 
-    def _images(self, frames: Index, shifts: Index) -> Tensor:
-        """Return the stacked ``frames [T, B, S]`` cropped at ``shifts [T, B, 2]``."""
+    def _images(self, frames: Index, shifts: Index) -> dict[str, Tensor]:
+        """Return the stacked ``frames [T, B, S]`` cropped at ``shifts [T, B, 2]``, by camera."""
         slots = self._ring.slots(frames)
-        images = self._frames.stacks(
-            slots.reshape(-1, slots.shape[-1]), np.ascontiguousarray(shifts).reshape(-1, 2)
-        )
-        return images.view(*frames.shape[:2], *images.shape[1:])
+        flat = slots.reshape(-1, slots.shape[-1])
+        crops = np.ascontiguousarray(shifts).reshape(-1, 2)
+        images = {
+            name: store.stacks(flat, crops)
+            for name, store in self._stores.items()
+            if isinstance(store, FrameStore)
+        }
+        return {n: image.view(*frames.shape[:2], *image.shape[1:]) for n, image in images.items()}
+
+    def _vectors(self, states: Index) -> dict[str, Tensor]:
+        """Return the vectors at ``states [T, B]``, by sensor."""
+        slots = self._ring.slots(states)
+        stores = self._stores.items()
+        return {n: store.take(slots) for n, store in stores if isinstance(store, VectorStore)}
+
+    def _observation(self, images: dict[str, Tensor], vectors: dict[str, Tensor]) -> Observation:
+        return images[PIXELS] if self._bare else {**images, **vectors}
 
     def needed_episodes(self) -> set[int]:
         """Numbers of the finished episodes that have a frame in the ring."""
@@ -198,7 +237,7 @@ class Replay:
             "layout": self._layout(),
             "frames_written": self._ring.written,
             "episodes": {span.number: span.first for span in spans},
-            "running": running and {key: torch.from_numpy(a) for key, a in running.items()},
+            "running": running and {k: each(torch.from_numpy, a) for k, a in running.items()},
             **({"lost": lost} if (lost := self.lost_episodes()) else {}),
         }
 
@@ -214,10 +253,13 @@ class Replay:
             EpisodeError: if an episode cannot be read, or is not the one that was stored.
             UserError: if the replay had other sizes than this one.
         """
-        if state["layout"] != self._layout():
+        saved, own = state["layout"], self._layout()
+        if saved != own:
+            plain = len(saved) == len(own) == 5
+            words = "height, width, channels" if plain else "sensors"
             raise UserError(
-                f"the saved replay has (capacity, height, width, channels, action) "
-                f"{state['layout']}, this one {self._layout()}: resume with the same settings"
+                f"the saved replay has (capacity, {words}, action) {saved}, this one {own}: "
+                "resume with the same settings"
             )
         running = state["running"]
         self._ring.restore(state["frames_written"], state["episodes"], state.get("lost", ()))
@@ -226,8 +268,8 @@ class Replay:
             if span.number in self._ring.lost:
                 continue
             if running is not None and span.number == self._ring.newest:
-                episode = Episode(**{key: tensor.cpu().numpy() for key, tensor in running.items()})
-                self._fill(span, episode)
+                arrays = {k: each(lambda t: t.cpu().numpy(), part) for k, part in running.items()}
+                self._fill(span, Episode(**arrays))
                 continue
             try:
                 self._fill(span, read(span.number))
@@ -236,20 +278,27 @@ class Replay:
                     raise
                 self._ring.lost.add(span.number)
 
-    def _layout(self) -> list[int]:
-        return [self._ring.capacity, *self._frame_shape, self._action.shape[1]]
+    def _layout(self) -> list[Any]:
+        shapes = {name: list(store.shape) for name, store in self._stores.items()}
+        sensors = shapes[PIXELS] if self._bare else [shapes]
+        return [self._ring.capacity, *sensors, self._action.shape[1]]
 
-    def _put(self, frame: NDArray[Any], *, first: bool) -> None:
-        if frame.shape != self._frame_shape or frame.dtype != np.uint8:
-            raise ValueError(
-                f"a frame is uint8 {self._frame_shape}, not {frame.dtype} {frame.shape}"
-            )
-        self._store(self._ring.push(first=first), frame)
+    def _put(self, frame: Observation, *, first: bool) -> None:
+        readings = {PIXELS: frame} if self._bare else frame
+        for name, store in self._stores.items():
+            reading = readings[name]
+            if reading.shape != store.shape or reading.dtype != store.dtype:
+                what = "a frame" if self._bare else f"a reading of {name}"
+                raise ValueError(
+                    f"{what} is {store.dtype} {store.shape}, not {reading.dtype} {reading.shape}"
+                )
+        self._store(self._ring.push(first=first), readings)
 
-    def _store(self, slot: int, frame: Bytes) -> None:
-        self._frames.put(slot, frame)
-        if self._thumbnails is not None:
-            self._thumbnails.put(slot, frame)
+    def _store(self, slot: int, readings: Mapping[str, NDArray[Any]]) -> None:
+        for name, store in self._stores.items():
+            store.put(slot, readings[name])
+        if self._thumbnails is not None and self._pictured is not None:
+            self._thumbnails.put(slot, readings[self._pictured])
 
     def _stored(self, span: Span) -> Index:
         """Slots of the frames of an episode that are still in the ring, in order."""
@@ -258,25 +307,34 @@ class Replay:
     def _episode(self, span: Span) -> Episode:
         slots = self._stored(span)
         steps = slots[:-1]
-        return Episode(
-            self._frames.get(slots), self._action[steps], self._reward[steps], self._discount[steps]
-        )
+        readings = {name: store.get(slots) for name, store in self._stores.items()}
+        frames = readings[PIXELS] if self._bare else readings
+        return Episode(frames, self._action[steps], self._reward[steps], self._discount[steps])
 
     def _fill(self, span: Span, episode: Episode) -> None:
         """Write back what the ring held of ``episode``; it is aligned at its end."""
         slots = self._stored(span)
         whole = min(span.end - span.first, self._ring.capacity)
-        shape = (whole, *self._frame_shape, self._action.shape[1])
-        if (*episode.frames.shape, episode.action.shape[1]) != shape:
+        frames = episode.frames
+        readings = frames if isinstance(frames, dict) else {PIXELS: frames}
+        shapes = {name: readings[name].shape for name in sorted(readings)}
+        shape = {name: (whole, *self._stores[name].shape) for name in sorted(self._stores)}
+        actions, action = episode.action.shape[1], self._action.shape[1]
+        if shapes != shape or actions != action:
             raise EpisodeError(
-                f"episode {span.number} does not fit the saved replay (frames and action "
-                f"{(*episode.frames.shape, episode.action.shape[1])}, not {shape}): put back "
-                "its own file, or start the run in a new folder"
+                f"episode {span.number} does not fit the saved replay ({shapes} and {actions} "
+                f"actions, not {shape} and {action}): put back its own file, or start the run in "
+                "a new folder"
             )
-        for slot, frame in zip(slots.tolist(), episode.frames[-len(slots) :], strict=True):
-            self._store(slot, frame)
+        begin = whole - len(slots)
+        for place, slot in enumerate(slots.tolist(), begin):
+            self._store(slot, {name: part[place] for name, part in readings.items()})
         steps = slots[:-1]
         begin = len(episode.reward) - len(steps)
         self._action[steps] = episode.action[begin:]
         self._reward[steps] = episode.reward[begin:]
         self._discount[steps] = episode.discount[begin:]
+
+
+def _by_sensor(shapes: Shapes) -> dict[str, Any]:
+    return dict(shapes) if isinstance(shapes, Mapping) else {PIXELS: shapes}

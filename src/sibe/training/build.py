@@ -11,6 +11,7 @@ from sibe.agents.protocol import Agent
 from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
+from sibe.envs.sensor_space import reading_shapes, state_size
 from sibe.replay.replay import Replay
 from sibe.training.environment import make_training_env
 from sibe.training.own_envs import OwnEnvs
@@ -31,19 +32,20 @@ def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = N
     env = make_training_env(config.env, None if own is None else own.training)
     actions = env.action_space.shape
     assert actions is not None
-    agent = build_agent(config, actions[0], torch_stream(config.seed, "agent"), device)
+    generator = torch_stream(config.seed, "agent")
+    size = state_size(env.observation_space)
+    agent = build_agent(config, actions[0], generator, device, size)
     return Parts(env, agent, build_replay(config, env))
 
 
 def build_replay(config: RunConfig, env: gym.Env[Any, Any]) -> Replay:
     """Return an empty replay for the single frames of ``env``."""
-    frame, actions = env.observation_space.shape, env.action_space.shape
-    assert frame is not None and actions is not None
-    height, width, channels = frame
+    actions = env.action_space.shape
+    assert actions is not None
     wanted = sampling(config)
     return Replay(
         config.schedule.replay_capacity,
-        (height, width, channels),
+        reading_shapes(env.observation_space),
         actions[0],
         stack=config.env.stack,
         pad=wanted.shift,

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from sibe.agents.protocol import Policy
 from sibe.envs.backgrounds.background import BACKGROUND_FRAME
-from sibe.envs.frame_stack import FrameStack
+from sibe.envs.frame_stack import make_stack
 from sibe.envs.seeding import stream_seed
+from sibe.envs.sensors import Observation, each
 from sibe.errors import UserError
 from sibe.replay.episodes import Episode
 from sibe.training.seeding import numpy_state, numpy_stream, restore_numpy, torch_stream
@@ -54,7 +55,8 @@ class Collector:
     """Plays training episodes, one agent step at a time.
 
     Args:
-        env: observes single frames ``[H, W, C]`` (or vectors) and counts ``info["env_steps"]``.
+        env: observes single frames ``[H, W, C]`` (or vectors, or both by sensor) and counts
+            ``info["env_steps"]``.
         policy: chooses the actions after the first ``initial_steps``.
         replay: stores the frames.
         stack: how many frames the policy sees.
@@ -78,8 +80,8 @@ class Collector:
         self._seed, self._initial_steps = seed, initial_steps
         self._random_rng = numpy_stream(seed, "random actions")
         self._act_generator = torch_stream(seed, "exploration")
-        self._frames = FrameStack(stack)
-        self._state: npt.NDArray[Any] | None = None  # None between episodes
+        self._frames: Any = make_stack(env.observation_space, stack)
+        self._state: Observation | None = None  # None between episodes
         self._return, self._env_steps = 0.0, 0
 
     def step(self) -> FinishedEpisode | None:
@@ -100,7 +102,7 @@ class Collector:
         self.episode += 1
         return FinishedEpisode(self.episode - 1, self._return, self._env_steps, stored)
 
-    def _begin(self) -> npt.NDArray[Any]:
+    def _begin(self) -> Observation:
         # Each episode before this one showed a first image, and one more after each step.
         shown = self.agent_step + self.episode
         frame, _ = self.env.reset(
@@ -111,10 +113,11 @@ class Collector:
         self._return, self._env_steps = 0.0, 0
         return self._frames.start(frame)
 
-    def _choose(self, state: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def _choose(self, state: Observation) -> npt.NDArray[np.float32]:
         if self.agent_step < self._initial_steps:
             return self._random_rng.uniform(-1, 1, self.env.action_space.shape).astype(np.float32)
-        action: npt.NDArray[np.float32] = self.policy.act(state[None], self._act_generator)[0]
+        batch = each(lambda part: part[None], state)
+        action: npt.NDArray[np.float32] = self.policy.act(batch, self._act_generator)[0]
         if not np.isfinite(action).all():
             raise NonFiniteAction(f"the action became non-finite at env_step {self.env_step}")
         return action

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sibe.agents.protocol import Policy
 from sibe.config.schema import EnvConfig
 from sibe.envs.seeding import stream_seed
+from sibe.envs.sensors import each
 from sibe.training.environment import make_configured_env
 from sibe.training.own_envs import OwnEnvs
 
@@ -95,14 +96,15 @@ def _round(
 ) -> list[EvalEpisode]:
     policy.reset()
     states = [env.reset(seed=seed)[0] for env, seed in batch]
-    states += [np.zeros_like(states[0])] * (rows - len(batch))
+    states += [each(np.zeros_like, states[0])] * (rows - len(batch))
     returns, env_steps = [0.0] * len(batch), [0] * len(batch)
     running = list(range(len(batch)))
     while running:
         if record is not None and 0 in running:
             record.append(_shown(batch[0][0], video_size))
         shown = tuple(range(rows)) if rows else tuple(running)
-        actions = policy.act(np.stack([states[i] for i in shown]), None, shown)
+        seen = each(lambda *parts: np.stack(parts), *(states[i] for i in shown))
+        actions = policy.act(seen, None, shown)
         for i, action in zip(shown, actions, strict=True):
             if i not in running:
                 continue

@@ -56,15 +56,15 @@ class Evaluator(Protocol):
         """Release all resources."""
 
 
-def make_evaluator(config: RunConfig, action_dim: int, own: OwnEnvs | None = None) -> Evaluator:
-    """Return the evaluator that the config asks for."""
+def make_evaluator(config: RunConfig, agent: Agent, own: OwnEnvs | None = None) -> Evaluator:
+    """Return the evaluator that the config asks for; of ``agent`` it copies the sizes."""
     if config.schedule.eval_process:
         if own is not None:
             raise UserError(
                 "eval_process needs an environment by name: register yours with Gymnasium and "
                 "train on its id, module:Name-v0"
             )
-        return EvaluationProcess(config, action_dim)
+        return EvaluationProcess(config, agent.action_dim, agent.state_size)
     return EvaluationHere(config, own)
 
 
@@ -102,7 +102,7 @@ class EvaluationHere:
 class EvaluationProcess:
     """Plays in a process of its own, a pool of one worker."""
 
-    def __init__(self, config: RunConfig, action_dim: int) -> None:
+    def __init__(self, config: RunConfig, action_dim: int, state_size: int = 0) -> None:
         self._pool = ProcessPoolExecutor(
             max_workers=1,
             mp_context=multiprocessing.get_context("spawn"),  # GL does not survive a fork
@@ -112,7 +112,7 @@ class EvaluationProcess:
         self._future: Future[Played] | None = None
         try:
             with _ctrl_c_is_ours():
-                ready = self._pool.submit(_prepare, to_json(config), action_dim)
+                ready = self._pool.submit(_prepare, to_json(config), action_dim, state_size)
             self._pid = _outcome(ready)
         except BaseException:
             self._pool.shutdown()
@@ -188,14 +188,14 @@ _worker: _Worker | None = None
 """in the process that evaluates: what it plays with"""
 
 
-def _prepare(values: dict[str, Any], action_dim: int) -> int:
+def _prepare(values: dict[str, Any], action_dim: int, state_size: int) -> int:
     """Make the agent and the environments; return the id of the process."""
     global _worker
     config = from_json(values)
     # As many as the learner has: the order of summation is part of the result.
     torch.set_num_threads(config.threads)
     generator = torch_stream(config.seed, "agent")
-    agent = build_agent(config, action_dim, generator, torch.device("cpu"))
+    agent = build_agent(config, action_dim, generator, torch.device("cpu"), state_size)
     _worker = _Worker(agent, EvaluationHere(config))
     return os.getpid()
 

@@ -10,12 +10,14 @@ import psutil
 from sibe.catalogue.registry import find_agent
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
+from sibe.envs.sensors import STATE
 from sibe.errors import UserError
 from sibe.logs.amounts import size
 from sibe.replay.replay import Replay
 from sibe.storage.run_directory import nearest_folder
 
 _ACTIONS = 64  # more than any task has
+_STATE = 400  # numbers; more than the suite's largest robot has
 _CHECKPOINTS = 3  # two, and one being written
 _COPIES = 4  # weights and moments; gradients of all; and two more while a checkpoint is written
 _SMALLER = "use a smaller --replay-capacity or --size"
@@ -23,9 +25,12 @@ _SMALLER = "use a smaller --replay-capacity or --size"
 
 def replay_ram_bytes(config: RunConfig) -> int:
     """Return the bytes of RAM of a full replay: frames with their margin for the random shift."""
-    shape = (config.env.size, config.env.size, 3)
+    sensors, frame = config.env.seen, (config.env.size, config.env.size, 3)
+    shapes = {STATE: (_STATE,)} if sensors.state else {}
     capacity, shift = config.schedule.replay_capacity, sampling(config).shift
-    return Replay.nbytes_for(capacity, shape, _ACTIONS, shift)
+    return Replay.nbytes_for(
+        capacity, {**dict.fromkeys(sensors.views, frame), **shapes}, _ACTIONS, shift
+    )
 
 
 def learning_ram_bytes(config: RunConfig) -> int:
@@ -48,7 +53,9 @@ def replay_disk_bytes(config: RunConfig) -> int:
     steps = config.schedule.env_steps // config.env.action_repeat + 1000
     frames = min(config.schedule.replay_capacity + collected, steps)
     checkpoints = _CHECKPOINTS * find_agent(config.method).checkpoint_bytes(config)
-    return frames * config.env.size**2 * 3 + checkpoints
+    sensors = config.env.seen
+    reading = len(sensors.views) * config.env.size**2 * 3 + sensors.state * _STATE * 4
+    return frames * reading + checkpoints
 
 
 def check_ram(config: RunConfig) -> None:

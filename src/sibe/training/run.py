@@ -43,8 +43,10 @@ if TYPE_CHECKING:  # they import the simulator
 
 
 def default_directory(config: RunConfig) -> Path:
-    """Return runs/<task>-<background>/<method>/seed<k>."""
+    """Return runs/<task>-<background>/<method>/seed<k>; other sensors than pixels are named too."""
     place = f"{config.env.task.replace('/', '_').replace(':', '_')}-{config.env.background}"
+    if not config.env.seen.bare:
+        place += f"-{'+'.join(config.env.seen.names)}"
     return Path("runs") / place / config.method / f"seed{config.seed}"
 
 
@@ -168,7 +170,7 @@ def _build(
     parts = build_parts(config, torch.device(config.device), own)
     stack.callback(parts.env.close)
     parts.env.reset(seed=0)  # draws a frame, which starts OpenGL; training resets it again
-    evaluator = make_evaluator(config, parts.agent.action_dim, own)
+    evaluator = make_evaluator(config, parts.agent, own)
     stack.callback(evaluator.close)
     return parts, evaluator
 

@@ -20,6 +20,7 @@ from PIL import Image
 from sibe.agents.sac.agent import SAC
 from sibe.analysis.page.template import to_base64
 from sibe.envs.dmc import TIME_LIMIT, DMCPixels
+from sibe.envs.sensors import PIXELS, Observation, each
 from sibe.envs.tasks import check_background
 from sibe.methods.base import Latents
 from sibe.policy.trained_policy import TrainedPolicy
@@ -62,9 +63,13 @@ def play(
         seed: of the environment.
         progress: is told the part of the episode that is done, 0 to 1.
     """
-    config = replace(policy.config.env, background=check_background(background))
+    own = policy.config.env
+    behind = check_background(background) if own.seen.pixels else "clean"  # it sees no background
+    config = replace(own, background=behind)
     large = replace(
         config,
+        sensors=(PIXELS,),
+        cameras=own.cameras[:1],
         size=LARGE,
         supersample=1,
         stack=1,
@@ -109,7 +114,7 @@ def _play(
 @torch.no_grad()
 def episode_bonus(
     agent: SAC,
-    states: Sequence[Frame],
+    states: Sequence[Observation],
     actions: Sequence[npt.NDArray[np.float32]],
     rewards: Sequence[float],
 ) -> list[float]:
@@ -118,7 +123,7 @@ def episode_bonus(
     In training that is the rest of a minibatch, about as many, and s_{t+1} goes through a slowly
     moving copy of the encoder, which an export does not have: here the encoder encodes both.
     """
-    encoded = agent.encoder.single(torch.from_numpy(np.stack(states)).to(agent.device))
+    encoded = agent.embed(each(lambda *parts: np.stack(parts), *states))["c"]
     action = torch.from_numpy(np.stack(actions)).to(agent.device)
     latents = Latents(
         encoded[:-1, None],
@@ -133,9 +138,9 @@ def episode_bonus(
 
 def _draw(episode: Episode, sim: DMCPixels, shown: DMCPixels) -> None:
     """Append the present state."""
-    assert sim.view is not None
     episode.robot.append(_robot(shown))
     episode.seen.append(_url(cast(Frame, sim.render()), "png"))
+    assert sim.view is not None
     if sim.view.picture is not None:
         # Full color resolution: noise is color.
         picture = _url(sim.view.picture, "jpeg", quality=80, subsampling=0)

@@ -44,7 +44,8 @@ def world(background: str, **changes: Any) -> EnvConfig:
 
 def states_of(moments: ProbeDataset) -> np.ndarray:
     everyone = np.arange(len(moments.episode))
-    return observations(moments, everyone, everyone)
+    states: np.ndarray = observations(moments, everyone, everyone)
+    return states
 
 
 @pytest.mark.parametrize("background", ["clean", "noise", "video"])

@@ -42,14 +42,20 @@ class Plan2Explore:
         action_dim: A.
         generator: draws the initial weights and all noise of the updates.
         device: where the networks live.
+        state_size: 0: it sees pixels alone.
     """
 
     def __init__(
-        self, config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+        self,
+        config: RunConfig,
+        action_dim: int,
+        generator: torch.Generator,
+        device: torch.device,
+        state_size: int = 0,
     ) -> None:
         own: Plan2ExploreConfig = config.method_config
         self.config, self.own, self.device, self.generator = config, own, device, generator
-        self.action_dim = action_dim
+        self.action_dim, self.state_size = action_dim, state_size
         self.model = WorldModel(own, config.env.size, action_dim, generator=generator)
         for convolutions in (self.model.encoder, self.model.decoder):
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

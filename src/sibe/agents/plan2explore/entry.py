@@ -28,6 +28,8 @@ def check(config: RunConfig) -> None:
                 f"plan2explore is a standalone agent: --{name}.* does not apply to it; "
                 "see --plan2explore.* in sibe train --method plan2explore --help"
             )
+    if not config.env.seen.bare:
+        raise UserError("plan2explore sees the pixels of one camera alone: leave out --sensors")
     if config.env.stack != 1:
         raise UserError("plan2explore is recurrent and takes single frames: use --stack 1")
 

@@ -20,12 +20,14 @@ from torch import Tensor, nn
 from sibe.agents.modules import load_modules
 from sibe.agents.protocol import MemorylessPolicy, Metrics, Policy
 from sibe.agents.sac import losses
-from sibe.agents.sac.encoders import build_encoder
+from sibe.agents.sac.encoders import AnyEncoder, build_encoder
 from sibe.agents.sac.networks import Actor, TwinQ
 from sibe.config.schema import RunConfig
-from sibe.methods.base import Latents, Method
+from sibe.envs.sensors import Observation, each
+from sibe.methods.base import Latents, Method, MethodOutput, SensorLatents
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import squashed_sample, standard_normal
+from sibe.nn.sensor_encoder import SensorEncoder, drop_sensors
 from sibe.replay.chunk import Chunk
 
 SAC_METRICS = (
@@ -48,6 +50,7 @@ class SAC:
         generator: draws the initial weights and all noise of the updates.
         device: where the networks live.
         build_method: makes the method that is plugged in, given D, A and the generator.
+        state_size: numbers of the sensor ``state``; 0 if there is none.
     """
 
     must_be_finite = ("critic_loss", "method_loss", "actor_loss", "temperature")
@@ -59,11 +62,12 @@ class SAC:
         generator: torch.Generator,
         device: torch.device,
         build_method: Callable[[int, int, torch.Generator], Method],
+        state_size: int = 0,
     ) -> None:
         self.config, self.device, self.generator = config, device, generator
-        self.action_dim = action_dim
+        self.action_dim, self.state_size, self.sensors = action_dim, state_size, config.env.seen
         sac, enc = config.sac, config.encoder
-        self.encoder = build_encoder(config, generator)
+        self.encoder = build_encoder(config, generator, state_size)
         self.method = build_method(enc.features, action_dim, generator).to(device)
         self.actor = Actor(
             self._policy_feature_size(), action_dim, sac.hidden, generator=generator
@@ -114,19 +118,25 @@ class SAC:
         length, n = self.config.sac.chunk, self.config.sac.n_step
         # Plain SAC looks only at the states it bootstraps from.
         first = 1 if self.method.sees_next else n
+        hidden = self._hidden_sensors(length, chunk.action.shape[1])
         with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
-            encoded = self.encoder(chunk.online(0, length)).float()  # φ_o(s_t)  [L, B, D]
+            # φ_o(s_t)  [L, B, D]
+            encoded = self._encode(self.encoder, chunk.online(0, length), hidden).float()
             with torch.no_grad():  # φ_m(s_{t+1}), …, φ_m(s_{t+n})  [L + n - first, B, D]
-                ahead = self.target_encoder(chunk.target(first, length + n)).float()
-        c = encoded.detach().requires_grad_()
+                ahead = self._encode(self.target_encoder, chunk.target(first, length + n)).float()
+        c = leaf = encoded.detach().requires_grad_()
+        alone = None
+        if self.method.sees_sensors:  # [1 + K, …]: jointly, and each sensor alone
+            alone = SensorLatents(leaf[1:], ahead[1:, :length])
+            c, ahead = leaf[0], ahead[0]
         latents = Latents(c, ahead[:length], chunk.action[:length], chunk.reward[:length])
-        out = self.method(latents, self.generator)
+        out = _ask(self.method, latents, alone, self.generator)
         # Eq. (augmented reward), summed over n steps.
         discount = self.config.sac.discount * chunk.discount
         reward, discount = losses.n_step(chunk.reward, out.bonus, discount)
         reward = self.config.sac.reward_scale * reward
         critic_loss, metrics = self._critic_loss(chunk, c, ahead[-length:], reward, discount)
-        self._step(encoded, c, critic_loss, out.loss)
+        self._step(encoded, leaf, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
             term = self.method.actor_loss(latents._replace(c=c.detach()), self.generator)
             self._actor_metrics = self._update_actor(self._for_sac(c).detach(), term)
@@ -136,6 +146,24 @@ class SAC:
         metrics["batch_reward"] = (latents.reward + out.bonus).mean()
         metrics["method_loss"] = out.loss.detach()
         return {**metrics, **self._actor_metrics, **out.metrics}
+
+    def _encode(
+        self, encoder: AnyEncoder, obs: Observation, hidden: Tensor | None = None
+    ) -> Tensor:
+        """Return c; ``[1 + K, …]`` for a method that also looks at each sensor alone."""
+        if not isinstance(encoder, SensorEncoder):
+            c: Tensor = encoder(obs)
+            return c
+        c = encoder(obs, hidden, apart=self.method.sees_sensors)
+        return c
+
+    def _hidden_sensors(self, length: int, batch: int) -> Tensor | None:
+        """Return which sensors are dropped of each state, bool ``[L, B, K]``; None for none."""
+        share = self.config.env.sensor_dropout
+        if not share:
+            return None
+        shape = (length, batch, len(self.sensors.names))
+        return drop_sensors(shape, share, self.generator, self.device)
 
     def _critic_loss(
         self, chunk: Chunk, c: Tensor, c_later: Tensor, reward: Tensor, discount: Tensor
@@ -223,7 +251,8 @@ class SAC:
         batch, n = self.config.sac.batch, self.config.sac.n_step
         if n < len(c):  # φ_o(s_{k+n}) is already there
             return c[n, :batch].detach()
-        seen: Tensor = self.encoder(chunk.online(n, n + 1)[:, :batch])[0]
+        obs = each(lambda part: part[:, :batch], chunk.online(n, n + 1))
+        seen: Tensor = self.encoder(obs)[0]
         return seen
 
     def _act(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,13 +265,17 @@ class SAC:
 
     @torch.no_grad()
     def act(
-        self, obs: npt.NDArray[np.uint8], generator: torch.Generator | None
+        self,
+        obs: Observation,
+        generator: torch.Generator | None,
+        missing: npt.NDArray[np.bool_] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``.
+        """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``, or states by sensor.
 
-        A generator draws them from the policy; None takes its mean.
+        A generator draws them from the policy; None takes its mean. ``missing`` ``[N, K]`` says
+        which sensors, in the order of ``sensors.names``, gave no reading.
         """
-        c = self.encoder.single(torch.from_numpy(obs).to(self.device))
+        c = self._represent(obs, missing)
         mean, log_std = self.actor(self.method.policy_features(c, generator=generator))
         if generator is not None:
             mean = mean + log_std.exp() * standard_normal(mean, generator)
@@ -250,21 +283,34 @@ class SAC:
         return action
 
     @torch.no_grad()
-    def embed(self, obs: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
-        """Return c, and what the method makes of it, for states uint8 ``[N, H, W, C]``."""
-        c = self.encoder.single(torch.from_numpy(obs).to(self.device))
+    def embed(
+        self, obs: Observation, missing: npt.NDArray[np.bool_] | None = None
+    ) -> dict[str, Tensor]:
+        """Return c, and what the method makes of it, for states as ``act`` takes them."""
+        c = self._represent(obs, missing)
         return {"c": c, **self.method.embed(c)}
+
+    def _represent(self, obs: Observation, missing: npt.NDArray[np.bool_] | None) -> Tensor:
+        states = each(lambda part: torch.from_numpy(part).to(self.device), obs)
+        if missing is None:
+            return self.encoder.single(states)
+        absent = torch.from_numpy(missing).to(self.device)
+        if isinstance(self.encoder, SensorEncoder):
+            return self.encoder.single(states, absent)
+        return self.encoder.single(states).masked_fill(absent, 0.0)
 
     def metric_names(self) -> list[str]:
         """Return the names of all metrics of an update, found by a dry run of the method."""
         d, a = self.config.encoder.features, self.action_dim
         zeros = torch.zeros(self.config.sac.chunk, 2, d, device=self.device)
         latents = Latents(zeros, zeros, zeros.new_zeros(*zeros.shape[:2], a), zeros[..., 0])
+        alone = None
+        if self.method.sees_sensors:
+            alone = SensorLatents(*[zeros.expand(len(self.sensors.names), *zeros.shape)] * 2)
         with torch.no_grad():
             # On a copy: a method may remember what it is shown.
-            out = deepcopy(self.method)(
-                latents, torch.Generator(self.generator.device).manual_seed(0)
-            )
+            generator = torch.Generator(self.generator.device).manual_seed(0)
+            out = _ask(deepcopy(self.method), latents, alone, generator)
         return [*SAC_METRICS, *out.metrics]
 
     def networks(self) -> dict[str, nn.Module]:
@@ -301,3 +347,13 @@ class SAC:
         if not all(isinstance(v, Tensor) and n in SAC_METRICS for n, v in metrics.items()):
             raise ValueError("its actor_metrics are not those of SAC")
         self._actor_metrics = metrics
+
+
+def _ask(
+    method: Method, latents: Latents, alone: SensorLatents | None, generator: torch.Generator
+) -> MethodOutput:
+    out: MethodOutput = method(latents, generator)
+    if alone is None:
+        return out
+    loss, metrics = method.sensor_loss(latents, alone, generator)
+    return MethodOutput(out.loss + loss, out.bonus, {**out.metrics, **metrics})

@@ -23,12 +23,16 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
     """Return the agent that SAC with the method ``name`` is."""
 
     def build(
-        config: RunConfig, action_dim: int, generator: torch.Generator, device: torch.device
+        config: RunConfig,
+        action_dim: int,
+        generator: torch.Generator,
+        device: torch.device,
+        state_size: int,
     ) -> Agent:
         def plug_in(features: int, actions: int, generator: torch.Generator) -> Method:
             return build_method(name, method, config.method_config, features, actions, generator)
 
-        return SAC(config, action_dim, generator, device, plug_in)
+        return SAC(config, action_dim, generator, device, plug_in, state_size)
 
     return AgentEntry(
         agent="sac",
@@ -47,10 +51,19 @@ def sac_entry(name: str, method: Entry) -> AgentEntry:
 
 
 def check(config: RunConfig) -> None:
-    """Refuse a minibatch that is not made of whole groups."""
+    """Refuse what needs several sensors where there is one, and groups that are not whole."""
+    across = getattr(config.method_config, "sensors", None) == "cross"
+    needs = {"--sensor-dropout": config.env.sensor_dropout > 0, "--sibe.sensors cross": across}
+    for flag, given in needs.items():
+        if given and len(config.env.seen.names) < 2:
+            raise UserError(f"{flag} needs two sensors or more: add --sensors pixels state")
+    if config.encoder.share_cameras and not config.env.seen.cameras:
+        raise UserError("--encoder.share-cameras needs several cameras: add --cameras 0 1")
     sac = config.sac
     if sac.batch % sac.group:
         raise UserError(f"--sac.batch must be a multiple of --sac.group, not {sac.batch}")
+    if sac.group > 1 and not config.env.seen.pixels:
+        raise UserError("--sac.group compares pictures: add the sensor pixels, or leave it out")
 
 
 def build_method(
@@ -73,7 +86,8 @@ def build_method(
 def sampling(config: RunConfig) -> Sampling:
     """Return what an update of SAC draws: chunks long enough for the n-step target."""
     sac = config.sac
-    frames = config.env.stack if config.encoder.fusion == "late" else 1
+    late = config.encoder.fusion == "late" and config.env.seen.pixels
+    frames = config.env.stack if late else 1
     batch, length = sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1
     return Sampling(batch, length, sac.shift, 1, frames, sac.group)
 

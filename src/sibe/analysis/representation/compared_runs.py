@@ -13,7 +13,7 @@ from sibe.policy.load import load_policy
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import torch_stream
 
-_SHARED = ("task", "size", "action_repeat", "camera")
+_SHARED = ("task", "size", "action_repeat", "camera", "cameras", "sensors")
 
 
 def load_runs(
@@ -54,4 +54,4 @@ def untrained_agent(policy: TrainedPolicy) -> Any:
     """Return the policy's agent as it was before training: the same networks, first weights."""
     agent, config = policy.agent, policy.config
     stream = torch_stream(config.seed, "agent")
-    return build_agent(config, agent.action_dim, stream, agent.device)
+    return build_agent(config, agent.action_dim, stream, agent.device, agent.state_size)

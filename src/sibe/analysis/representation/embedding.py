@@ -68,17 +68,20 @@ def write_grids(
         seed: which.
     """
     check_png(out)
+    if not env.seen.pixels:
+        raise UserError("the grid shows what the policy sees, and this one sees no pixels")
     moments = collect(env, policy, episodes=episodes, each=_MOMENTS, seed=seed)
     layout = _lay_out(moments, numpy_stream(seed, "grid"))
     states = observations(moments, layout.poses, layout.backgrounds)
     latents = represent(policy.agent, states)
+    pixels = states if env.seen.bare else states[env.seen.views[0]]
     grids = []
     for number, (name, values) in enumerate(latents.items()):
         path = out if number == 0 else out.with_name(f"{out.stem}_{name}.png")
         cells = to_grid(tsne(values, stream_seed(seed, "t-SNE")), COLUMNS, ROWS)
         grid = _measure(path, name, cells, layout)
         figure = draw_grid(
-            newest_frames(states, 1, stack=env.stack),
+            newest_frames(pixels, 1, stack=env.stack),
             cells,
             title=_title(policy, env, name),
             subtitle=f"t-SNE of {name} ({values.shape[1]} numbers), "

@@ -35,7 +35,7 @@ from sibe.analysis.representation.ridge import FOLDS, held_out_predictions, r_sq
 from sibe.analysis.statistics import Estimate
 from sibe.config.schema import EnvConfig
 from sibe.envs.frame_stack import newest_frames
-from sibe.envs.rendering.renderer import Frame
+from sibe.envs.sensors import Observation
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import numpy_stream
 
@@ -77,8 +77,8 @@ class Target(NamedTuple):
 class Questions(NamedTuple):
     """The observations and what is asked about them."""
 
-    states: Frame
-    """uint8 ``[N, H, W, C·stack]``"""
+    states: Observation
+    """uint8 ``[N, H, W, C·stack]``, or by sensor"""
     stack: int
     fold: Indices
     """``[N]``: which share of the episodes it belongs to"""
@@ -104,14 +104,19 @@ def probe_runs(
     player = _Shortened(first, deepest.stack)
     moments = collect(deepest, player, episodes=episodes, each=_MOMENTS, seed=seed)
     asked = ask(moments, numpy_stream(seed, "probe"))
-    subjects = [(UNTRAINED, first.config.env.stack, untrained_agent(first))] if untrained else []
-    subjects += [(name, one.config.env.stack, one.agent) for name, one in policies.items()]
-    scores = [
-        score
-        for label, stack, agent in subjects
-        for score in probe(label, agent, asked, numpy_stream(seed, "resamples"), stack=stack)
-    ]
-    return scores, len(asked.states)
+    subjects: list[tuple[str, int, Any, str | None]] = []
+    if untrained:
+        subjects.append((UNTRAINED, first.config.env.stack, untrained_agent(first), None))
+    names = env.seen.names
+    for label, one in policies.items():
+        subjects.append((label, one.config.env.stack, one.agent, None))
+        for name in names if len(names) > 1 else ():
+            subjects.append((f"{label}, no {name}", one.config.env.stack, one.agent, name))
+    scores = []
+    for label, stack, agent, without in subjects:
+        rng = numpy_stream(seed, "resamples")
+        scores += probe(label, agent, asked, rng, stack=stack, without=without)
+    return scores, len(asked.fold)
 
 
 class _Shortened:
@@ -121,8 +126,8 @@ class _Shortened:
         self._policy, self._stack = policy, stack
         self.reset = policy.reset
 
-    def act(self, obs: Frame) -> npt.NDArray[np.float32]:
-        """Return the action for a state uint8 [H, W, C]."""
+    def act(self, obs: Observation) -> npt.NDArray[np.float32]:
+        """Return the action for a state uint8 [H, W, C], or by sensor."""
         wanted = self._policy.config.env.stack
         return self._policy.act(newest_frames(obs, wanted, stack=self._stack))
 
@@ -146,7 +151,13 @@ def ask(moments: ProbeDataset, rng: np.random.Generator) -> Questions:
 
 
 def probe(
-    label: str, agent: Any, asked: Questions, rng: np.random.Generator, *, stack: int
+    label: str,
+    agent: Any,
+    asked: Questions,
+    rng: np.random.Generator,
+    *,
+    stack: int,
+    without: str | None = None,
 ) -> list[Score]:
     """Return all scores of an agent's representations.
 
@@ -156,10 +167,11 @@ def probe(
         asked: from ``ask``.
         rng: draws the resamples of the intervals.
         stack: how many of the newest frames of a state the agent takes.
+        without: a sensor that gives the agent no reading.
     """
     scores: list[Score] = []
     states = newest_frames(asked.states, stack, stack=asked.stack)
-    for latent, values in represent(agent, states).items():
+    for latent, values in represent(agent, states, without).items():
         for target in asked.targets:
             weights = bootstrap_weights(int(target.cluster.max()) + 1, rng)
             predicted = held_out_predictions(values, target.values, asked.fold)

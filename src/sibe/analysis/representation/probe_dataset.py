@@ -23,6 +23,7 @@ from sibe.envs.frame_stack import newest_frames
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import average_blocks
 from sibe.envs.seeding import stream_seed
+from sibe.envs.sensors import STATE, Observation, Sensors
 from sibe.envs.state import RobotShare, SimulatorState, simulator_state, visible_positions
 from sibe.envs.tasks import check_background, check_clips
 from sibe.errors import UserError
@@ -30,7 +31,7 @@ from sibe.training.environment import make_configured_env
 from sibe.training.seeding import numpy_stream
 
 Floats = npt.NDArray[np.float64]
-Act = Callable[[Frame], npt.NDArray[np.float32]]
+Act = Callable[[Observation], npt.NDArray[np.float32]]
 
 
 class Player(Protocol):
@@ -39,7 +40,7 @@ class Player(Protocol):
     def reset(self) -> None:
         """Begin an episode."""
 
-    def act(self, obs: Frame) -> npt.NDArray[np.float32]:
+    def act(self, obs: Observation) -> npt.NDArray[np.float32]:
         """Return an action [A] for a state uint8 [H, W, C]."""
 
 
@@ -69,6 +70,10 @@ class ProbeDataset(NamedTuple):
     """by how much layers and pictures are larger than what the agent sees"""
     robot: Floats = np.empty(0)
     """``[N]`` share of the picture that the robot's moving parts cover; NaN without MuJoCo"""
+    sensors: Sensors = Sensors()
+    """what an observation is made of; layers of several cameras lie side by side in the channels"""
+    vectors: npt.NDArray[np.float32] | None = None
+    """``[N, S]`` the sensor state"""
 
 
 class _Sample(NamedTuple):
@@ -76,6 +81,7 @@ class _Sample(NamedTuple):
     pictures: tuple[Frame, ...]
     state: SimulatorState
     robot: float
+    vector: npt.NDArray[np.float32] | None
 
 
 def collect(
@@ -103,7 +109,7 @@ def collect(
     finally:
         share.close()
         env.close()
-    return _stacked(kept, visible)._replace(supersample=config.supersample)
+    return _stacked(kept, visible)._replace(supersample=config.supersample, sensors=config.seen)
 
 
 def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -> EnvConfig:
@@ -113,14 +119,27 @@ def behind_robot(config: EnvConfig, background: str | None, clips: str | None) -
     return replace(config, background=shown, clips=clips or config.clips)
 
 
-def observations(moments: ProbeDataset, poses: Any, backgrounds: Any) -> Frame:
+def observations(moments: ProbeDataset, poses: Any, backgrounds: Any) -> Observation:
     """Return states uint8 ``[M, H, W, 3·stack]``: robots ``poses`` before ``backgrounds``.
 
     Both are index arrays ``[M]`` into the moments; clean moments have no background to choose.
+    With several sensors, states are a dict; the sensor state goes with the pose.
     """
+    sensors = moments.sensors
+    if sensors.bare:
+        return _images(moments, moments.layers, poses, backgrounds)
+    layers = np.split(moments.layers, len(sensors.views), axis=-1) if sensors.pixels else []
+    views = zip(sensors.views, layers, strict=True)
+    states = {name: _images(moments, layer, poses, backgrounds) for name, layer in views}
+    if moments.vectors is not None:
+        states[STATE] = moments.vectors[poses]
+    return {name: states[name] for name in sensors.names}
+
+
+def _images(moments: ProbeDataset, layers: Frame, poses: Any, backgrounds: Any) -> Any:
     states = []
     for pose, background in zip(poses, backgrounds, strict=True):
-        frames = list(moments.layers[pose])
+        frames = list(layers[pose])
         if moments.pictures is not None:
             behind = moments.pictures[background]
             frames = [
@@ -171,12 +190,13 @@ def _episode(
     seen, done = 0, False
     while True:
         behind = None if inner.view is None else inner.view.picture
-        frame = newest_frames(state, 1, stack=stack) if behind is None else inner.view.layer
+        frame = _shown(inner, state, stack)
         recent.append((frame, behind))
         if len(recent) == stack:
             place = len(kept) if len(kept) < each else int(rng.integers(seen + 1))
             if place < each:
-                kept[place : place + 1] = [_moment(inner, recent, share())]
+                vector = state.get(STATE) if isinstance(state, dict) else None
+                kept[place : place + 1] = [_moment(inner, recent, share(), vector)]
             seen += 1
         if done:
             return kept
@@ -184,10 +204,25 @@ def _episode(
         done = terminated or truncated
 
 
-def _moment(inner: Any, recent: deque[tuple[Frame, Frame | None]], robot: float) -> _Sample:
+def _shown(inner: Any, state: Observation, stack: int) -> Frame:
+    """Return the newest frames of all cameras, along the channels: the robot alone, or clean."""
+    if inner.view is not None and inner.view.layer is not None:
+        return np.concatenate([view.layer for view in inner.views], axis=-1)
+    newest = newest_frames(state, 1, stack=stack)
+    views = list(newest.values()) if isinstance(newest, dict) else [newest]
+    pictures = [view for view in views if view.dtype == np.uint8]
+    return np.concatenate(pictures, axis=-1) if pictures else np.empty((0, 0, 0), np.uint8)
+
+
+def _moment(
+    inner: Any,
+    recent: deque[tuple[Frame, Frame | None]],
+    robot: float,
+    vector: npt.NDArray[np.float32] | None,
+) -> _Sample:
     frames = tuple(frame for frame, _ in recent)
     pictures = tuple(picture for _, picture in recent if picture is not None)
-    return _Sample(frames, pictures, simulator_state(inner), robot)
+    return _Sample(frames, pictures, simulator_state(inner), robot, vector)
 
 
 def _stacked(kept: list[list[_Sample]], visible: set[str]) -> ProbeDataset:
@@ -212,4 +247,5 @@ def _stacked(kept: list[list[_Sample]], visible: set[str]) -> ProbeDataset:
         tuple(sorted(visible)),
         episode,
         robot=np.array([m.robot for m in moments]),
+        vectors=None if moments[0].vector is None else np.array([m.vector for m in moments]),
     )

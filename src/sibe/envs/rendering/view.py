@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from sibe.envs.backgrounds.background import Background, compose
 from sibe.envs.rendering.renderer import Frame, Renderer, background_geoms
+from sibe.envs.sensors import Sensors
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,24 @@ class View:
     def _renderers(self) -> list[Renderer]:
         return [self.renderer] if self._enlarged is None else [self.renderer, self._enlarged]
 
-    def frame(self, rng: np.random.Generator) -> Frame:
-        """Render the present state, uint8 [H, W, 3]; ``rng`` drives the background."""
+    def frame(self, rng: np.random.Generator, behind: Frame | None = None) -> Frame:
+        """Render the present state, uint8 [H, W, 3]; ``rng`` drives the background.
+
+        ``behind`` is the picture that another camera has seen at this moment, for this one too.
+        """
         if self._background is None:
             return average_blocks(np.ascontiguousarray(self.renderer.rgb()), self._supersample)
-        self.picture = self._background.next(rng)
+        self.picture = self._background.next(rng) if behind is None else behind
         self.layer = self.renderer.rgba()
         return average_blocks(compose(self.layer, self.picture), self._supersample)
+
+
+def look(views: Sequence[View], sensors: Sensors, rng: np.random.Generator) -> dict[str, Frame]:
+    """Return a frame of each view, by sensor; one picture is behind them all."""
+    frames: dict[str, Frame] = {}
+    for name, view in zip(sensors.views, views, strict=True):
+        frames[name] = view.frame(rng, views[0].picture if frames else None)
+    return frames
 
 
 def average_blocks(image: Frame, side: int) -> Frame:
