@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test test-ray test-browser check docs train bench clean
+.PHONY: help setup test test-ray test-browser test-clients check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
 	@echo "make check   lint and types         make test-ray      suites on Ray, on this machine"
 	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
-	@echo "make docs    the docs as a site"
+	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
 
 setup: $(READY)
 
@@ -36,6 +36,11 @@ test-browser: setup
 	@command -v chromium >/dev/null || sh scripts/apt_install.sh "a browser" chromium
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/browser/check_report.py tests/browser/check_watch.py
+
+# Apart from `test`: what it installs is old.
+test-clients: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[clients]'
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/clients/check_record_video.py
 
 check: setup
 	$(BIN)/ruff check .

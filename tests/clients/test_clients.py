@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import av
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.wrappers import (
     FrameStackObservation,
     GrayscaleObservation,
-    RecordVideo,
     TransformObservation,
 )
 from own_envs import LENGTH, Dot
@@ -101,22 +98,6 @@ def test_gymnasium_runs_the_environments_in_processes() -> None:
     again, reward, *_ = envs.step(envs.action_space.sample())
     assert (again != obs).any() and reward.shape == (2,)
     envs.close()
-
-
-def test_gymnasium_records_videos(tmp_path: Path) -> None:
-    env: Any = RecordVideo(
-        make(), str(tmp_path / "videos"), episode_trigger=lambda episode: True, video_length=6
-    )
-    env.reset(seed=1)
-    for _ in range(8):
-        env.step(env.action_space.sample())
-    env.close()
-    (video,) = tmp_path.glob("videos/*.mp4")
-    with av.open(str(video)) as file:
-        frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
-    assert len(frames) >= 6
-    assert frames[0].shape == (SIZE, SIZE, 3)
-    assert frames[0].std() > 20  # the noise is there
 
 
 def test_gymnasiums_image_wrappers_take_single_frames() -> None:
