@@ -57,7 +57,7 @@ def conclude(run: RunDirectory) -> None:
 
     curve = write_learning_curve(run.path, run.curve_png)
     print(f"learning curve: {curve}")
-    for video in run.list_videos():
+    for video in run.list_videos()[-1:]:  # others were due while it was played out
         print(f"video of the last evaluation: {video}")
     commands = [f"tensorboard --logdir {run.path}"]
     if not is_own_name(run.config["env"]["task"]):
