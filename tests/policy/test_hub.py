@@ -111,7 +111,7 @@ def test_what_comes_from_the_hub_is_checked_as_any_export(exported: Path, hub: H
         "ann/damaged": ({**files, WEIGHTS: files[WEIGHTS][:-9]}, "is damaged"),
         "ann/other": (
             {**files, CONFIG_JSON: files[CONFIG_JSON].replace(b'"none"', b'"no\\u0000ne"')},
-            "unknown method",
+            "comes from a plug-in that is not installed here",
         ),
     }
     for name, (content, words) in bad.items():

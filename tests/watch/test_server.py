@@ -133,8 +133,14 @@ def test_a_signal_ends_it_and_frees_the_port(
         os.kill(os.getpid(), number)
         time.sleep(10)
 
-    with pytest.raises(KeyboardInterrupt):
-        serve(ANSWERS, port=0, browser=False, meanwhile=end)
+    # A test runner in the background of a shell ignores SIGINT.
+    default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, default)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            serve(ANSWERS, port=0, browser=False, meanwhile=end)
+    finally:
+        signal.signal(number, before)
     port = int(capsys.readouterr().out.split("127.0.0.1:")[1].split("/")[0])
     PageServer(ANSWERS, port).server_close()
 

@@ -377,7 +377,7 @@ def test_command_names_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert stop.value.code == 0
     assert "left out b: b is not a run directory: it has no config.json" in out
-    assert "1 runs, scores at 20k env steps" in out
+    assert "1 run, scores at 20k env steps" in out
     assert f"open {tmp_path}/out/report.html" in out
 
 
