@@ -7,9 +7,9 @@ RUN apt-get update \
         gcc git libc6-dev libegl1 libgl1-mesa-dri libopengl0 make \
     && rm -rf /var/lib/apt/lists/*
 
-# Your own id, so that runs written to a mounted folder are yours: --build-arg UID=$(id -u).
+# Your own id, so that runs written to a mounted folder are yours: --build-arg UID=$(id -u). Root's (0) is taken already.
 ARG UID=1000
-RUN useradd --uid "$UID" --create-home sibe \
+RUN useradd --non-unique --uid "$UID" --create-home sibe \
     && install -d -o sibe -g sibe /home/sibe/sibe /home/sibe/sibe/runs /home/sibe/.cache
 USER sibe
 WORKDIR /home/sibe/sibe

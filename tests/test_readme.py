@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from sibe.logs.video import write_mp4
 
@@ -55,6 +56,18 @@ def test_commands_follow_from_one_another(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
     for name in ("out.mp4", "tasks.png", "BANK", "report/report.html", "watch.html"):
         assert (tmp_path / name).exists(), name
+
+
+@pytest.mark.parametrize("version", ["(3, 10, 9)", "(3, 13, 0)"])
+def test_a_python_that_cannot_install_is_refused_at_once(tmp_path: Path, version: str) -> None:
+    python = tmp_path / "python"
+    pretend = f"import sys; sys.version_info = {version}; exec(sys.argv[1])"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n')
+    python.chmod(0o755)
+    words = ["make", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}", "setup"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "Python 3.11 or 3.12 is needed" in done.stdout
+    assert not (tmp_path / "venv").exists()
 
 
 def made_by(target: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sibe.api.overrides import with_overrides
@@ -45,6 +46,14 @@ def test_every_part_of_a_config_can_be_set() -> None:
     assert with_overrides(DEBUG, {"sac": SACConfig(batch=7)}).sac == SACConfig(batch=7)
 
 
+def test_whole_numbers_may_come_from_numpy_or_as_1e6() -> None:
+    given = {"seed": np.int64(3), "env_steps": 1e6, "sac": {"batch": np.float64(32), "lr": 1.0}}
+    config = with_overrides(DEBUG, given)
+    values = (config.seed, config.schedule.env_steps, config.sac.batch, config.sac.lr)
+    assert values == (3, 1_000_000, 32, 1.0)
+    assert [type(value) for value in values] == [int, int, int, float]
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -56,6 +65,7 @@ def test_every_part_of_a_config_can_be_set() -> None:
         ({"sac": {"batch": 1}}, "--sac.batch must be at least 2, not 1"),
         ({"sac": SIBEConfig()}, "sac must be a dict or a SACConfig, not SIBEConfig()"),
         ({"env_steps": "5"}, "--env-steps must be a whole number, not '5'"),
+        ({"env_steps": 1.5}, "--env-steps must be a whole number, not 1.5"),
         ({"schedule": {}}, "the fields of schedule are given by themselves"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -104,6 +105,24 @@ def test_the_result_has_directory_scores_and_policy(whole: Whole) -> None:
         "TrainedPolicy(none on own/Dot (clean), env_step 100, "
         "uint8 [32, 32, 9] -> float32 [2], cpu)"
     )
+
+
+def test_one_evaluation_is_one(whole: Whole, tmp_path: Path) -> None:
+    run = shutil.copytree(whole.result.directory, tmp_path / "run")
+    rows = (run / "eval.csv").read_text().splitlines(keepends=True)
+    (run / "eval.csv").write_text("".join(rows[:2]))
+    assert repr(sibe.TrainingResult(run)).endswith(" of the last 1 evaluation)")
+
+
+def test_only_the_last_video_is_that_of_the_last_evaluation(
+    whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(whole.result.directory, tmp_path / "run")
+    for step in (98, 100):  # one was due while the last episode was played out
+        (run / "video" / f"eval_{step:09d}.mp4").write_bytes(b"")
+    sibe.train(Dot, out=run, **SMALL)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("video")]
+    assert said == [f"video of the last evaluation: {run / 'video' / 'eval_000000100.mp4'}"]
 
 
 def test_callbacks_are_told_of_everything_in_order(whole: Whole) -> None:

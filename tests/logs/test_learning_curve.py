@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from sibe.catalogue.run_config import to_json
@@ -17,6 +18,7 @@ from sibe.logs import learning_curve
 from sibe.logs.csv_log import EVAL_COLUMNS, TRAIN_COLUMNS, CsvLog
 from sibe.logs.learning_curve import write_learning_curve
 from sibe.logs.picture_file import write_png
+from sibe.logs.plot_style import set_logarithmic
 
 EVALS = [(0, 10.0, 5.0), (10_000, 300.0, 80.0), (20_000, 700.0, 40.0)]
 
@@ -102,6 +104,29 @@ def test_what_spans_decades_is_on_a_logarithmic_axis(
     (run / "train.csv").write_text("\n".join([*lines, _row(lines[0], kl, infonce)]) + "\n")
     write_learning_curve(run, tmp_path / "a.png")
     assert [axis.get_yscale() for axis in figures[0].axes[1:]] == scales
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (300.0, 390.0, 3),  # no round number of one digit in between
+        (390.0, 6900.0, 4),  # 500, 1000, 2000, 5000
+        (150.0, 40_000.0, 2),  # 1000, 10000
+    ],
+)
+def test_logarithmic_axis_has_a_handful_of_plain_numbers(
+    low: float, high: float, labels: int
+) -> None:
+    figure = Figure()
+    axis = figure.subplots()
+    axis.plot([0, 1], [high, low])
+    set_logarithmic(axis)
+    figure.canvas.draw()
+    bottom, top = axis.get_ylim()
+    ticks = [t for t in axis.get_yticks() if bottom <= t <= top]
+    texts = [axis.yaxis.get_major_formatter()(tick) for tick in ticks]
+    assert labels <= len(ticks) <= 6 and texts == [f"{tick:g}" for tick in ticks]
+    assert axis.yaxis.get_minorticklabels() == []
 
 
 def _row(header: str, kl: float, infonce: float) -> str:

@@ -79,6 +79,12 @@ def test_without_a_network_the_cache_serves(exported: Path, hub: Hub) -> None:
     np.testing.assert_array_equal(again.act(STATES), policy.act(STATES))
 
 
+def test_a_tag_is_on_the_card_once() -> None:
+    card = model_card(preset_config("debug"), 1000, [1.0], 0, {}, video=False)
+    tags = card.split("tags:\n")[1].split("model-index:")[0].replace('"', "").splitlines()
+    assert sorted(tags) == sorted(set(tags)) and "- sibe" in tags
+
+
 def test_the_card_is_what_a_hub_reads(exported: Path) -> None:
     card = ModelCard.load(exported / CARD)
     assert card.data.library_name == "sibe"

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
+
 from sibe.catalogue.registry import find_agent
 from sibe.catalogue.run_config import with_defaults
 from sibe.config.schema import RunConfig
@@ -33,14 +35,14 @@ def with_overrides(config: RunConfig, overrides: Mapping[str, Any]) -> RunConfig
     parts[config.method.replace("-", "_")] = "method_config"
     homes = {field.name: part for part in _FLAT for field in fields(getattr(config, part))}
     for name, given in overrides.items():
-        value = _plain(given)
         if name in _OWN_FIELDS:
-            config = replace(config, **{name: value})
+            config = replace(config, **{name: _plain(given, getattr(config, name))})
         elif name in homes:
-            part = replace(getattr(config, homes[name]), **{name: value})
+            part = getattr(config, homes[name])
+            part = replace(part, **{name: _plain(given, getattr(part, name))})
             config = replace(config, **{homes[name]: part})
         elif name in parts:
-            part = _changed(getattr(config, parts[name]), name, value)
+            part = _changed(getattr(config, parts[name]), name, given)
             config = replace(config, **{parts[name]: part})
         else:
             raise _unknown(name, config, parts, homes)
@@ -56,15 +58,24 @@ def _changed(part: Any, name: str, value: Any) -> Any:
     for key in value:
         if key not in known:
             raise UserError(f"{name} has no {key!r}{nearest(str(key), known)}")
-    changed = replace(part, **{key: _plain(one) for key, one in value.items()})
+    plain = {key: _plain(one, getattr(part, key)) for key, one in value.items()}
+    changed = replace(part, **plain)
     check_values(changed, name)  # a plug-in's config may be a plain dataclass
     return changed
 
 
-def _plain(value: Any) -> Any:
-    """Return a path as text and a list as a tuple, as configs have them."""
+def _plain(value: Any, before: Any) -> Any:
+    """Return a value as configs have them.
+
+    A path becomes text, a list a tuple, NumPy's number Python's, and 1e6 a whole number where the
+    value ``before`` it is one.
+    """
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer() and type(before) is int:
+        return int(value)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sibe.catalogue.run_config import from_json
 from sibe.errors import UserError
+from sibe.logs.amounts import count
 from sibe.logs.csv_log import read_csv
 from sibe.policy.load import load_policy
 from sibe.policy.trained_policy import TrainedPolicy
@@ -49,12 +50,12 @@ class TrainingResult:
         self.config = from_json(self._files.read_config())
 
     def __repr__(self) -> str:
-        env, count = self.config.env, min(LAST, len(self.evaluations.returns))
-        score = f"score {self.score:.1f} of the last {count} evaluations" if count else "no score"
+        env, last = self.config.env, min(LAST, len(self.evaluations.returns))
+        score = f"score {self.score:.1f} of the last {count(last, 'evaluation')}"
         return (
             f"TrainingResult({str(self.directory)!r}: {self.config.method} on {env.task} "
             f"({env.background}), seed {self.config.seed}, env_step {self.env_step} of "
-            f"{self.config.schedule.env_steps}, {score})"
+            f"{self.config.schedule.env_steps}, {score if last else 'no score'})"
         )
 
     @property

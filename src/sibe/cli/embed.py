@@ -18,7 +18,7 @@ class Embed:
     out: Path
     """PNG file for z; that for c is written beside it as NAME_c.png."""
     background: str | None = None
-    """Another background than it was trained with: clean, noise or video."""
+    """Another background than it was trained with: clean, noise, video or video_random."""
     clips: str | None = None
     """Another clip bank."""
     episodes: Count = 12

@@ -27,7 +27,7 @@ class Evaluate:
     task: str | None = None
     """Another task than it was trained on (same number of actions)."""
     background: str | None = None
-    """Another background than it was trained with: clean, noise or video."""
+    """Another background than it was trained with: clean, noise, video or video_random."""
     clips: str | None = None
     """Another clip bank."""
     drop: UseAppendAction[tuple[str, ...]] = ()

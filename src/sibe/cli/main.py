@@ -32,7 +32,7 @@ from sibe.training.interrupts import interruptible
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent, or continue a run (`sibe train --help` lists every hyper-parameter)."""
+    """Train an agent, or continue a run (`sibe train --help` lists every hyperparameter)."""
 
 
 COMMANDS = Group(

@@ -25,7 +25,7 @@ class Probe:
     untrained: bool = True
     """Also the first run's networks as they were before training: what chance looks like."""
     background: str | None = None
-    """Another background than the first run was trained with: clean, noise or video."""
+    """Another background than the first run's: clean, noise, video or video_random."""
     clips: str | None = None
     """Another clip bank."""
     episodes: Annotated[int, Bounds(LEAST_EPISODES)] = 40

@@ -60,7 +60,7 @@ class ListSuites:
 
 @configuration()
 class RunSuite:
-    """SuiteRun a suite, or a part of it; the same command again skips, resumes and retries."""
+    """Run a suite, or a part of it; the same command again skips, resumes and retries."""
 
     name: Positional[str]
     """The suite; `sibe suite list` shows them."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_results
 from sibe.logs.picture_file import check_png, write_png
-from sibe.logs.plot_style import GRAY, INK, X_LABEL, style_axis
+from sibe.logs.plot_style import GRAY, INK, X_LABEL, set_logarithmic, style_axis
 from sibe.storage.run_files import RunFiles
 
 _BLUE = "#0072B2"
@@ -102,6 +102,6 @@ def _draw_metric(axis: Any, name: str, training: Table) -> None:
     values = training[name][known]
     axis.plot(training["frame"][known], values, lw=1.2, color=color)
     style_axis(axis, label)
-    if values.min() > 0 and (name == "kl" or values.max() > _DECADES * values.min()):
-        axis.set_yscale("log")
+    if name == "kl" or values.max() > _DECADES * values.min():
+        set_logarithmic(axis)
     axis.yaxis.label.set_color(color)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 
 X_LABEL = "environment steps (action repeat included)"
 GRAY, INK = "#9A9A9A", "#333333"
@@ -26,6 +27,23 @@ def style_axis(axis: Any, label: str) -> None:
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.xaxis.set_major_locator(MaxNLocator(6))
     axis.yaxis.set_major_locator(MaxNLocator(5))
+
+
+def set_logarithmic(axis: Any) -> None:
+    """Make y logarithmic, with a handful of plain numbers; left as it is if a curve reaches 0."""
+    drawn = np.concatenate([np.asarray(line.get_ydata(), float) for line in axis.lines])
+    low, high = np.nanmin(drawn), np.nanmax(drawn)
+    if low <= 0:
+        return
+    axis.set_yscale("log")
+    axis.set_ylim(low / 1.1, high * 1.1)
+    if high >= 10 * low:
+        steps = (1.0,) if high >= 100 * low else (1.0, 2.0, 5.0)
+        axis.yaxis.set_major_locator(LogLocator(subs=steps, numticks=5))
+    else:  # there may be no such number in between
+        axis.yaxis.set_major_locator(MaxNLocator(4))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter("{x:g}")
 
 
 def wrapped(label: str, width: int = 48) -> str:

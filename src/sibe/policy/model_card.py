@@ -20,11 +20,7 @@ _HEAD = """\
 library_name: sibe
 pipeline_tag: reinforcement-learning
 tags:
-- reinforcement-learning
-- deep-reinforcement-learning
-- sibe
-- {task}
-- {method}
+{tags}
 model-index:
 - name: {method}
   results:
@@ -66,8 +62,10 @@ def model_card(
     """
     task, background = config.env.task, config.env.background
     spread = f"{np.mean(returns):.1f} ± {np.std(returns):.1f}"
+    kinds = ("reinforcement-learning", "deep-reinforcement-learning", "sibe")
+    tags = dict.fromkeys((*kinds, task, config.method))  # each once
     head = _HEAD.format(
-        task=json.dumps(task),
+        tags="\n".join(f"- {json.dumps(tag)}" for tag in tags),
         method=json.dumps(config.method),
         place=json.dumps(f"{task} ({background})"),
         setting=json.dumps(f"{task}-{background}"),

@@ -179,7 +179,7 @@ def refuse_foreign(path: Path) -> None:
     if others and (not is_run or EXPORTED_WEIGHTS in names):
         what = "an exported policy" if EXPORTED_WEIGHTS in names else "not a run directory"
         some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        raise UserError(f"{path} is {what} (it has {some}): choose another --out")
+        raise UserError(f"{path} is {what} (it has {some}): choose another folder")
 
 
 def nearest_folder(path: Path) -> Path:

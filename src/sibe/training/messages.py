@@ -7,6 +7,7 @@ from pathlib import Path
 from sibe.catalogue.run_config import updates_per_run
 from sibe.config.schema import RunConfig
 from sibe.envs.own_env import is_own_name
+from sibe.envs.tasks import VIDEOS, is_gym_id
 from sibe.logs.amounts import count, size
 from sibe.storage.checkpoint import list_steps
 from sibe.storage.run_directory import RunDirectory
@@ -57,10 +58,13 @@ def conclude(run: RunDirectory) -> None:
 
     curve = write_learning_curve(run.path, run.curve_png)
     print(f"learning curve: {curve}")
-    for video in run.list_videos():
+    for video in run.list_videos()[-1:]:  # others were due while it was played out
         print(f"video of the last evaluation: {video}")
     commands = [f"tensorboard --logdir {run.path}"]
-    if not is_own_name(run.config["env"]["task"]):
-        evaluate = f"sibe eval {run.path}"
-        commands = [f"{evaluate} --video out.mp4", f"{evaluate} --background video", *commands]
+    task, background = run.config["env"]["task"], run.config["env"]["background"]
+    if not is_own_name(task):
+        evaluate, other = f"sibe eval {run.path}", "noise" if background in VIDEOS else "video"
+        if background != "clean" or not is_gym_id(task):  # else there may be no geometry to cut out
+            commands.insert(0, f"{evaluate} --background {other}")
+        commands.insert(0, f"{evaluate} --video out.mp4")
     print("next: " + "\n      ".join(commands), flush=True)

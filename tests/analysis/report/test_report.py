@@ -18,6 +18,7 @@ from PIL import Image
 from synthetic_runs import config_of, write_ablations, write_grid, write_run
 
 from sibe.analysis.comparison import load_study
+from sibe.analysis.report.curve_figures import metric_figure
 from sibe.analysis.report.page import report_page
 from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.report import write_report
@@ -284,6 +285,13 @@ def test_legends_tell_variants_apart_however_long_their_labels_are(
                 assert box.x0 >= 0 and box.y0 >= 0
                 assert box.x1 <= size.width and box.y1 <= size.height
     assert len(drawn) == 8  # curves, KL, bonus and aggregate, each in two formats
+
+
+def test_kl_is_on_a_logarithmic_axis(runs: Path) -> None:
+    study = load_study([runs])
+    for metric, scale in (("kl", "log"), ("bonus", "linear")):
+        figure = metric_figure(study, "noise", metric)
+        assert figure is not None and {axis.get_yscale() for axis in figure.axes} == {scale}
 
 
 def test_a_single_run_has_no_aggregate(tmp_path: Path) -> None:

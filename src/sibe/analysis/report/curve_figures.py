@@ -19,7 +19,15 @@ from sibe.analysis.runs import Run
 from sibe.analysis.series import Series, metric_series, return_series
 from sibe.analysis.statistics import FEWEST
 from sibe.analysis.variants import Variant
-from sibe.logs.plot_style import INK, X_LABEL, add_legend, line_style, style_axis, wrapped
+from sibe.logs.plot_style import (
+    INK,
+    X_LABEL,
+    add_legend,
+    line_style,
+    set_logarithmic,
+    style_axis,
+    wrapped,
+)
 
 METRICS = {"kl": "KL (nats)", "bonus": "bonus per agent step"}
 _RETURN = "episode return"
@@ -91,7 +99,11 @@ def metric_figure(study: Study, background: str, metric: str) -> Figure | None:
         return None
     title = f"{setting_name(background)}: {METRICS[metric]}, in training"
     labels = Labels(title, METRICS[metric], lambda place: place[1])
-    return _figure(study, variants, _rows([(background, task) for task in tasks]), labels, make)
+    figure = _figure(study, variants, _rows([(background, task) for task in tasks]), labels, make)
+    if metric == "kl":  # it falls from tens of thousands in the first updates
+        for axis in figure.axes:
+            set_logarithmic(axis)
+    return figure
 
 
 def _rows(places: list[Place]) -> list[list[Place]]:
