@@ -56,7 +56,7 @@ docs: setup
 
 train: setup
 	@echo "SIBE with white noise behind the robot; expect a return of about 500 of 1000 at the end"
-	@echo "(mean of the last five evaluations: 508 with one thread, 506 with two, docs/reproduction.md)"
+	@echo "(seeds 1 and 2, mean of the last five evaluations: 508 and 510; with two threads: 506 for seed 1)"
 	$(BIN)/sibe train --preset cpu --task cartpole_swingup --background noise --method sibe --seed 1
 
 bench: setup
