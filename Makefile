@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test test-ray test-browser test-clients check docs train bench clean
+.PHONY: help setup test test-ray test-browser test-clients test-readme check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
 	@echo "make check   lint and types         make test-ray      suites on Ray, on this machine"
 	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
 	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
+	@echo "                                    make test-readme   the README's commands"
 
 setup: $(READY)
 
@@ -26,7 +27,7 @@ $(READY): pyproject.toml constraints.txt scripts/install_gl.sh scripts/apt_insta
 	@touch $(READY)
 
 test: setup check
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2 -m "not ray"
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2 --dist worksteal -m "not ray"
 
 test-ray: setup
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -m ray
@@ -36,6 +37,10 @@ test-browser: setup
 	@command -v chromium >/dev/null || sh scripts/apt_install.sh "a browser" chromium
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/browser/check_report.py tests/browser/check_watch.py
+
+# Apart from `test`, as it takes minutes: the commands of the README, one after the other.
+test-readme: setup
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/check_readme.py
 
 # Apart from `test`: what it installs is old.
 test-clients: setup
