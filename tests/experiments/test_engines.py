@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from run_records import without_wall_clock
 
 from sibe.errors import InUseError, UserError
 from sibe.experiments import job as jobs_module
@@ -23,7 +24,6 @@ from sibe.experiments.plan import as_stored, build_config
 from sibe.experiments.request import Overrides
 from sibe.experiments.status import is_locked
 from sibe.experiments.suites import SUITES
-from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.storage import checkpoint
 from sibe.storage.run_directory import RunDirectory
 from sibe.training.run import train
@@ -290,12 +290,6 @@ def test_a_worker_waits_for_a_lock_that_is_about_to_be_free(
 
 
 # real runs -------------------------------------------------------------------------------------
-
-
-def without_wall_clock(path: Path) -> list[list[str]]:
-    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
-    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
-    return [[row[i] for i in keep] for row in (header, *rows)]
 
 
 def test_interrupted_sabotaged_and_finished_from_the_command_line(tmp_path: Path) -> None:

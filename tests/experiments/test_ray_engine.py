@@ -20,21 +20,15 @@ from typing import Any
 
 import psutil
 import pytest
+from run_records import without_wall_clock
 
 from sibe.cli import main as cli
 from sibe.errors import UserError
 from sibe.experiments import ray_engine
 from sibe.experiments.status import is_locked
-from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 
 SMOKE = [sys.executable, "-m", "sibe", "suite", "run", "smoke"]
 CHECKPOINT = "checkpoint/checkpoint_000001000.pt"
-
-
-def without_wall_clock(path: Path) -> list[list[str]]:
-    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
-    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
-    return [[row[i] for i in keep] for row in (header, *rows)]
 
 
 def assert_same_csvs(root: Path, reference: Path, runs: int) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from run_records import without_wall_clock
 
 import sibe
 from sibe.catalogue.run_config import from_json
 from sibe.cli import main as cli
-from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.storage import checkpoint
 from sibe.storage.run_directory import RunDirectory
 from sibe.storage.run_files import RunFiles
@@ -60,12 +60,6 @@ def run(whole: Path, tmp_path: Path) -> Path:
 
 def csv_files(run: Path) -> dict[str, bytes]:
     return {name: (run / name).read_bytes() for name in CSV_FILES}
-
-
-def without_wall_clock(path: Path) -> list[list[str]]:
-    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
-    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
-    return [[row[i] for i in keep] for row in (header, *rows)]
 
 
 def newest_state(run: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from run_records import flat
 
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
@@ -58,14 +59,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def short(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
-
-
-def flat(state: Any, name: str = "") -> dict[str, Any]:
-    if isinstance(state, dict):
-        return {k: v for key in state for k, v in flat(state[key], f"{name}/{key}").items()}
-    if isinstance(state, (list, tuple)):
-        return {k: v for i, x in enumerate(state) for k, v in flat(x, f"{name}/{i}").items()}
-    return {name: state}
 
 
 def assert_same(run: Path, other: Path) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+from run_records import flat, without_wall_clock
 
 from sibe.envs.backgrounds.clips import ClipBank
-from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.replay.episodes import read_episode
 from sibe.storage import checkpoint
 
@@ -46,20 +46,6 @@ def finish(out: Path, *extra: str) -> str:
     text, _ = process.communicate(timeout=300)
     assert process.returncode == 0, text
     return text
-
-
-def without_wall_clock(path: Path) -> list[list[str]]:
-    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
-    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
-    return [[row[i] for i in keep] for row in (header, *rows)]
-
-
-def flat(state: Any, name: str = "") -> dict[str, Any]:
-    if isinstance(state, dict):
-        return {k: v for key in state for k, v in flat(state[key], f"{name}/{key}").items()}
-    if isinstance(state, (list, tuple)):
-        return {k: v for i, x in enumerate(state) for k, v in flat(x, f"{name}/{i}").items()}
-    return {name: state}
 
 
 def final_state(run: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sibe.cli import main as cli
 from sibe.envs.sensors import Sensors
 from sibe.errors import UserError
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
-from sibe.policy.dropped_sensors import DroppedSensors, parse_drops
+from sibe.policy.dropped_sensors import parse_drops, with_drops
 from sibe.policy.observations import ObservationError
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.storage import checkpoint
@@ -248,7 +248,7 @@ def test_nothing_missing_is_the_policy_itself_and_all_missing_is_blind(
 ) -> None:
     batch = state_of(policy, 3)
     plain = policy.agent.policy().act(batch, None)
-    np.testing.assert_allclose(DroppedSensors(policy, {}, 0).act(batch, None), plain, atol=1e-6)
-    blind = DroppedSensors(policy, {"pixels": 1.0, "state": 1.0}, 0)
+    np.testing.assert_allclose(with_drops(policy, {}, 0).act(batch, None), plain, atol=1e-6)
+    blind = with_drops(policy, {"pixels": 1.0, "state": 1.0}, 0)
     other = {name: part[::-1] // 2 for name, part in batch.items()}
     np.testing.assert_array_equal(blind.act(batch, None), blind.act(other, None))

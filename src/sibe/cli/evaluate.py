@@ -43,13 +43,12 @@ class Evaluate:
 
     def run(self) -> int:
         """Print every return, then mean and standard deviation."""
-        from sibe.agents.protocol import Policy
         from sibe.envs.sensor_space import state_size
         from sibe.envs.tasks import check_background, check_clips
         from sibe.errors import UserError
         from sibe.logs.amounts import count
         from sibe.logs.video import check_mp4, write_mp4
-        from sibe.policy.dropped_sensors import DroppedSensors, parse_drops
+        from sibe.policy.dropped_sensors import parse_drops, with_drops
         from sibe.policy.load import load_policy
         from sibe.training.evaluation import (
             MOST_ENVS,
@@ -75,9 +74,7 @@ class Evaluate:
         )
         check_clips(env.background, self.clips)
         shares = parse_drops(self.drop, trained.seen)
-        player: Policy = policy.agent.policy()
-        if shares:
-            player = DroppedSensors(policy, shares, self.seed)
+        player = with_drops(policy, shares, self.seed) if shares else policy.agent.policy()
         envs = make_eval_envs(env, min(self.episodes, MOST_ENVS))
         try:
             actions = envs[0].action_space.shape

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from sibe.agents.protocol import Actions
+from sibe.agents.protocol import Actions, MemorylessPolicy, Policy
 from sibe.agents.sac.agent import SAC
 from sibe.envs.sensors import Observation, Sensors
 from sibe.errors import UserError, nearest
@@ -39,8 +39,8 @@ def parse_drops(words: Sequence[str], sensors: Sensors) -> dict[str, float]:
     return shares
 
 
-class DroppedSensors:
-    """Plays with readings missing at random, each step and sensor apart.
+def with_drops(policy: TrainedPolicy, shares: Mapping[str, float], seed: int) -> Policy:
+    """Return a policy that plays with readings missing at random, each step and sensor apart.
 
     A missing sensor's encoding is what it was replaced by in training with ``--sensor-dropout``,
     and zero without.
@@ -50,25 +50,15 @@ class DroppedSensors:
         shares: of readings that are missing, 0 to 1, by sensor.
         seed: which of them.
     """
+    agent = policy.agent
+    if not isinstance(agent, SAC):
+        raise UserError(f"--drop does not apply to {policy.config.method}, a standalone agent")
+    missing_share = np.array([shares.get(name, 0.0) for name in policy.config.env.seen.names])
+    rng = numpy_stream(seed, "dropped sensors")
 
-    def __init__(self, policy: TrainedPolicy, shares: Mapping[str, float], seed: int) -> None:
-        if not isinstance(policy.agent, SAC):
-            raise UserError(f"--drop does not apply to {policy.config.method}, a standalone agent")
-        self._agent = policy.agent
-        names = policy.config.env.seen.names
-        self._shares = np.array([shares.get(name, 0.0) for name in names])
-        self._rng = numpy_stream(seed, "dropped sensors")
-
-    def reset(self) -> None:
-        """No-op: the policy is stateless."""
-
-    def act(
-        self,
-        obs: Observation,
-        generator: torch.Generator | None,
-        episodes: Sequence[int] | None = None,
-    ) -> Actions:
-        """Return actions ``[N, A]``."""
+    def act(obs: Observation, generator: torch.Generator | None) -> Actions:
         first = next(iter(obs.values())) if isinstance(obs, dict) else obs
-        missing = self._rng.random((len(first), len(self._shares))) < self._shares
-        return self._agent.act(obs, generator, missing)
+        missing = rng.random((len(first), len(missing_share))) < missing_share
+        return agent.act(obs, generator, missing)
+
+    return MemorylessPolicy(act)
