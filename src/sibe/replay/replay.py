@@ -56,17 +56,18 @@ class Replay:
     ) -> None:
         self._ring = Ring(capacity, stack)
         self._bare = not isinstance(shapes, Mapping)
+        by_sensor = _by_sensor(shapes)
         self._stores = {
             name: FrameStore(capacity, shape, pad)
             if len(shape) == 3
             else VectorStore(capacity, shape)
-            for name, shape in _by_sensor(shapes).items()
+            for name, shape in by_sensor.items()
         }
         # Groups are of states that look alike to the first camera.
-        self._pictured = next((n for n, s in _by_sensor(shapes).items() if len(s) == 3), None)
-        self._thumbnails = None
-        if groups and self._pictured is not None:
-            self._thumbnails = Thumbnails(capacity, _by_sensor(shapes)[self._pictured])
+        pictures = [name for name, shape in by_sensor.items() if len(shape) == 3]
+        self._thumbnails = {
+            name: Thumbnails(capacity, by_sensor[name]) for name in pictures[:1] if groups
+        }
         self._action = np.zeros((capacity, action_dim), np.float32)
         self._reward = np.zeros(capacity, np.float32)
         self._discount = np.zeros(capacity, np.float32)
@@ -190,10 +191,10 @@ class Replay:
     ) -> tuple[Index, Index]:
         if group == 1:
             return self._ring.draw(batch, length, rng)
-        assert self._thumbnails is not None
+        (thumbnails,) = self._thumbnails.values()
         candidates = Drawn(*self._ring.draw(CANDIDATES, length, rng))
         slots = self._ring.slots(candidates.start)
-        distances = self._thumbnails.distances(slots[: batch // group], slots)
+        distances = thumbnails.distances(slots[: batch // group], slots)
         return grouped(candidates, distances, group, rng)
 
     def _shifts(self, shape: tuple[int, ...], rng: np.random.Generator) -> Index:
@@ -297,8 +298,8 @@ class Replay:
     def _store(self, slot: int, readings: Mapping[str, NDArray[Any]]) -> None:
         for name, store in self._stores.items():
             store.put(slot, readings[name])
-        if self._thumbnails is not None and self._pictured is not None:
-            self._thumbnails.put(slot, readings[self._pictured])
+        for name, thumbnails in self._thumbnails.items():
+            thumbnails.put(slot, readings[name])
 
     def _stored(self, span: Span) -> Index:
         """Slots of the frames of an episode that are still in the ring, in order."""

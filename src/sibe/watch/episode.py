@@ -75,7 +75,7 @@ def play(
         stack=1,
         action_repeat=config.action_repeat // PICTURES,
     )
-    envs = [make_configured_env(each, split="eval") for each in (config, large)]
+    envs = [make_configured_env(one, split="eval") for one in (config, large)]
     try:
         return _play(policy, envs[0], envs[1], seed, progress)
     finally:
