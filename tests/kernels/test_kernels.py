@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from sibe.bench.workloads import _random_chunk
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
-from sibe.kernels import convolution, crops, library
+from sibe.kernels import convolution, crops, frame_convolutions, library
 from sibe.nn.convolution import _ConvolutionReLU, convolve_relu
 from sibe.nn.encoder import Encoder
 from sibe.replay.frames import FrameStore
@@ -59,7 +59,7 @@ def threads() -> Iterator[None]:
 
 
 def switch(monkeypatch: pytest.MonkeyPatch, on: bool) -> None:
-    for module in (convolution, crops):
+    for module in (convolution, crops, frame_convolutions):
         monkeypatch.setattr(module, "available", lambda: on)
 
 

@@ -79,12 +79,13 @@ def check_torch() -> str:
 
 def check_kernels() -> str:
     """What is compiled for this processor; nothing depends on it but speed."""
-    from sibe.kernels import convolution, library
+    from sibe.kernels import library
+    from sibe.kernels.use import in_use
 
     found = library.find()
     if found.library is None:
         return f"none, so learning on the CPU takes longer ({' '.join(found.reason.split())})"
-    use = "convolutions and sampling" if convolution.available() else "sampling"
+    use = "convolutions and sampling" if in_use() else "sampling"
     return f"{found.reason}, for {use}"
 
 

@@ -1,4 +1,4 @@
-"""Convolutions with a 3×3 kernel: what of them this machine does faster by ``kernels.c``.
+"""Single convolutions with a 3×3 kernel: what of them this machine does faster by ``kernels.c``.
 
 PyTorch's convolutions are at the processor's limit going forward, but with AVX2 their weight
 gradient runs at a third to a half of it, and bytes must become floats in memory first. With

@@ -7,18 +7,12 @@
  * below are sums of (a number) * (a few vectors of filters), kept in registers.
  */
 #include <omp.h>
-#include <stdint.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#define KERNEL 3
 #define LANES 8 /* floats in a vector */
 #define PAIR (2 * LANES)
 #define ROWS 6 /* times two vectors of sums: as many as 16 registers hold beside the operands */
-
-typedef float vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t bits __attribute__((vector_size(4 * LANES)));
-typedef float anywhere __attribute__((vector_size(4 * LANES), aligned(4)));
+#include "vectors.h"
 
 typedef struct {
     int64_t images, height, width, channels, stride, out_height, out_width, filters;
@@ -27,16 +21,6 @@ typedef struct {
 /* The first of the input's rows under a row of the output. */
 INLINE int64_t top_row(const Shape *s, int64_t row) {
     return row / s->out_height * s->height + row % s->out_height * s->stride;
-}
-
-INLINE vector load(const float *from) { return *(const anywhere *)from; }
-INLINE void store(float *to, vector value) { *(anywhere *)to = value; }
-
-/* `value` where `y` is above 0, else 0; a y that is not a number lets it pass, as PyTorch does. */
-INLINE vector where_active(vector value, vector y) { return (vector)((bits)value & ~(y <= 0)); }
-
-INLINE void to_floats(const uint8_t *from, int64_t length, float *to) {
-    for (int64_t i = 0; i < length; i++) to[i] = from[i];
 }
 
 /* out[m, :] += sum over pixels of x[pixel, m] * g[pixel, :], m < rows, for a PAIR of filters. */

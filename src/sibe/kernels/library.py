@@ -1,4 +1,4 @@
-"""``kernels.c``, compiled for this machine's own processor when it is first needed.
+"""The C files beside this one, compiled for this machine's own processor when it is first needed.
 
 The result is kept in the user's cache, in a folder that nobody else can write to, under the hash of
 its content; whatever is not as expected is compiled anew. Without a C compiler, or if anything
@@ -30,10 +30,16 @@ from sibe.storage.cache import cache_folder, private_folder
 from sibe.storage.contained_file import read_file
 from sibe.storage.temporary_folder import remove_leftovers, temporary_folder
 
-_SOURCE = Path(__file__).with_name("kernels.c")
+_SOURCES = tuple(
+    Path(__file__).with_name(f"{name}.c") for name in ("kernels", "frame_convolutions")
+)
+_HEADER = Path(__file__).with_name("vectors.h")
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")
 _SECONDS = 60
-_FUNCTIONS = ("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops")
+_FUNCTIONS = (
+    *("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops"),
+    *("sibe_convolve_frames", "sibe_frame_gradients"),
+)
 _PREFIX = "sibe-kernels-"
 _LARGEST = 1 << 24
 
@@ -136,15 +142,18 @@ def _fingerprint(compiler: list[str], threads: Path) -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     features = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
     parts = (*compiler, str(threads), platform.machine(), *_FLAGS, *sorted(features))
-    return hashlib.sha256(_SOURCE.read_bytes() + "\n".join(parts).encode()).hexdigest()[:16]
+    code = b"".join(path.read_bytes() for path in (_HEADER, *_SOURCES))
+    return hashlib.sha256(code + "\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _compile(compiler: list[str], threads: Path, folder: Path) -> Path:
     """Compile in ``folder`` and return the library."""
-    code, made = folder / "kernels.o", folder / "kernels.so"
-    _run(*compiler, *_FLAGS, "-c", str(_SOURCE), "-o", str(code))
+    made, objects = folder / "kernels.so", []
+    for source in _SOURCES:
+        objects.append(str(folder / f"{source.stem}.o"))
+        _run(*compiler, *_FLAGS, "-c", str(source), "-o", objects[-1])
     # Without -fopenmp, which would bring the system's library in.
-    _run(*compiler, "-shared", str(code), str(threads), "-o", str(made))
+    _run(*compiler, "-shared", *objects, str(threads), "-o", str(made))
     return made
 
 

@@ -88,9 +88,14 @@ def convolve_pixels(first: ConvolutionReLU, images: Tensor, *, center: bool) -> 
     """Apply a first convolution to ``images`` in 0…255, ``[N, H, W, C]`` -> ``[N, F, h, w]``."""
     # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
     maps = images.permute(0, 3, 1, 2)
+    return convolve_relu(maps, *pixel_weights(first, center=center), first.stride[0])
+
+
+def pixel_weights(first: ConvolutionReLU, *, center: bool) -> tuple[Tensor, Tensor]:
+    """Return weight and bias with which a first convolution takes pixels in 0…255."""
     # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
     weight, bias = first.weight / 255, first.bias
     assert bias is not None
     if center:  # w · (x / 255 - 1/2), by the bias for the same reason
         bias = bias - 127.5 * weight.sum((1, 2, 3))
-    return convolve_relu(maps, weight, bias, first.stride[0])
+    return weight, bias

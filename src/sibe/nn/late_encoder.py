@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from sibe.nn.convolution import ConvolutionReLU
-from sibe.nn.encoder import conv_size, convolve_pixels
+from sibe.nn.encoder import conv_size, pixel_weights
+from sibe.nn.frame_convolutions import convolve_frames
 from sibe.nn.init import orthogonal_
 from sibe.nn.mlp import mlp
 
@@ -56,6 +57,7 @@ class LateFusionEncoder(nn.Module):
         conv_size(size, (*strides, 1))  # refuses what is too small for the pooled convolution
         height, width = conv_size(size, strides)
         self.stack, self.features, self.tanh, self.center = stack, features, tanh, center
+        self.strides = (*strides, 1)
         self.first = ConvolutionReLU(channels, filters, strides[0])
         self.rest = nn.Sequential(
             *(ConvolutionReLU(filters, filters, stride) for stride in strides[1:])
@@ -91,7 +93,10 @@ class LateFusionEncoder(nn.Module):
 
     def _frame_features(self, frames: Tensor) -> Tensor:
         """Encode single frames ``[N, H, W, C]`` -> ``[N, POOLED + features]``."""
-        maps = self.rest(convolve_pixels(self.first, frames, center=self.center))
-        shape = self.shape_norm(self.pooled(maps).amax((2, 3)))
-        place = self.place_norm(self.place(maps.permute(0, 2, 3, 1).flatten(1)))
+        first = pixel_weights(self.first, center=self.center)
+        layers = [first, *((conv.weight, conv.bias) for conv in (*self.rest, self.pooled))]
+        weights, biases = zip(*layers, strict=True)
+        maps, peaks = convolve_frames(frames, weights, biases, self.strides)
+        shape = self.shape_norm(peaks)
+        place = self.place_norm(self.place(maps.flatten(1)))
         return torch.cat((shape, place), dim=-1)

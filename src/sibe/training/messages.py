@@ -29,15 +29,21 @@ def announce(config: RunConfig, path: Path, threads: Threads) -> None:
         print(note, flush=True)
 
 
-def compare_kernels(config: RunConfig, directory: RunDirectory, now: bool) -> None:
+def compare_kernels(config: RunConfig, directory: RunDirectory, now: list[str]) -> None:
     """Say so if a run goes on with sums in another order than it was begun with."""
-    if config.device == "cpu" and directory.read_meta().get("kernels", False) != now:
+    begun = directory.read_meta().get("kernels", [])
+    if isinstance(begun, bool):  # written when there was one of them
+        begun = ["convolution"] * begun
+    if config.device == "cpu" and begun != now:
         print(
-            f"note: this run was begun {'without' if now else 'with'} the compiled kernels "
-            f"(sibe doctor) and goes on {'with' if now else 'without'} them: it will not end with "
-            "the same numbers bit for bit",
+            f"note: this run was begun with {_kernels(begun)} (sibe doctor) and goes on with "
+            f"{_kernels(now)}: it will not end with the same numbers bit for bit",
             flush=True,
         )
+
+
+def _kernels(names: list[str]) -> str:
+    return f"the compiled kernels {', '.join(names)}" if names else "no compiled kernels"
 
 
 def stopped(path: Path, env_step: int | None) -> str:
