@@ -36,6 +36,7 @@ def cross_sensor_terms(
     x: Latents,
     alone: SensorLatents,
     generator: torch.Generator | None,
+    group: int = 1,
 ) -> CrossSensorTerms:
     """Return the terms that K sensors add to the loss of the joint bottleneck, with its networks.
 
@@ -44,6 +45,7 @@ def cross_sensor_terms(
         x: the joint c, and the actions.
         alone: c of each sensor alone.
         generator: draws all z.
+        group: how many chunks in a row look alike.
     """
     # Jointly, then each sensor alone: [1 + K, L, B, latent].
     z: Gaussian = bottleneck.stochastic_encoder(torch.cat((x.c[None], alone.c)))
@@ -54,6 +56,6 @@ def cross_sensor_terms(
         key = bottleneck.target_prediction(target.sample(generator))
     query = bottleneck.prediction(bottleneck.projection(torch.stack(own)))
     here, there = zip(*permutations(range(len(query)), 2), strict=True)
-    scores = bottleneck.scores(query[list(here)], key[list(there)])
+    scores = bottleneck.scores(query[list(here)], key[list(there)], group)
     divergence, _ = bottleneck.divergence(target, joint)
     return CrossSensorTerms(infonce(scores).mean(), divergence.mean())
