@@ -41,7 +41,10 @@ def encoder_macs(config: RunConfig) -> tuple[int, int]:
     convs, enc = conv_macs(config), config.encoder
     height, width = conv_size(config.env.size, enc.strides)
     forward = sum(convs) + height * width * enc.filters * enc.features
-    return forward, 2 * forward - convs[0]
+    backward = 2 * forward - convs[0]
+    if enc.fusion == "late":  # one place of each max-pooled filter has a gradient
+        backward -= 2 * (convs[-1] - KERNEL**2 * enc.filters * POOLED)
+    return forward, backward
 
 
 def update_macs(config: RunConfig, action_dim: int) -> dict[str, float]:
