@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test test-ray test-browser test-clients test-readme check docs train bench clean
+.PHONY: help setup test test-ray test-browser test-clients test-readme test-power check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
 	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
 	@echo "                                    make test-readme   the README's commands"
+	@echo "                                    make test-power    a power cut at every instant of a run"
 
 setup: $(READY)
 
@@ -46,6 +47,12 @@ test-readme: setup
 test-clients: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[clients]'
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/clients/check_record_video.py
+
+# Apart from `test`, as it takes most of an hour: STATES=50 tries so many of each scenario.
+STATES ?= 0
+test-power: setup
+	@command -v strace >/dev/null || sh scripts/apt_install.sh "strace" strace
+	PYTHONPATH=tests $(BIN)/python tests/power_loss/check_power_loss.py --most $(STATES)
 
 check: setup
 	$(BIN)/ruff check .
