@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
 
-.PHONY: help setup test test-ray test-browser test-clients test-readme check docs train bench clean
+.PHONY: help setup test test-ray test-browser test-clients test-readme test-power test-fuzz check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
@@ -13,6 +13,8 @@ help:
 	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
 	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
 	@echo "                                    make test-readme   the README's commands"
+	@echo "                                    make test-power    a power cut at every instant of a run"
+	@echo "                                    make test-fuzz     random files for every reader"
 
 setup: $(READY)
 
@@ -46,6 +48,17 @@ test-readme: setup
 test-clients: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[clients]'
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/clients/check_record_video.py
+
+# Apart from `test`, as it takes most of an hour: STATES=50 tries so many of each scenario.
+STATES ?= 0
+test-power: setup
+	@command -v strace >/dev/null || sh scripts/apt_install.sh "strace" strace
+	PYTHONPATH=tests $(BIN)/python tests/power_loss/check_power_loss.py --most $(STATES)
+
+# MINUTES for each reader; `test` gives each of them some forty files.
+MINUTES ?= 5
+test-fuzz: setup
+	SIBE_FUZZ_MINUTES=$(MINUTES) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/fuzz/test_fuzz_readers.py
 
 check: setup
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from sibe.config.schema import RunConfig
 from sibe.config.values import check_values
 from sibe.errors import UserError, nearest
 
-_OWN_FIELDS = ("seed", "device", "threads")
+_OWN_FIELDS = ("seed", "device", "threads", "deterministic")
 _FLAT = ("env", "schedule")
 """Parts of a config whose fields have flags without a dot."""
 

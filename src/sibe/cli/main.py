@@ -24,6 +24,7 @@ from sibe.cli.probe import Probe
 from sibe.cli.report import Report
 from sibe.cli.suite import SUITE
 from sibe.cli.tasks import Tasks
+from sibe.cli.verify import Verify
 from sibe.cli.videos import VIDEOS
 from sibe.cli.watch import WatchCommand
 from sibe.errors import UserError
@@ -49,6 +50,7 @@ COMMANDS = Group(
         "export": Export,
         "demo": DemoCommand,
         "doctor": Doctor,
+        "verify": Verify,
         "tasks": Tasks,
         "videos": VIDEOS,
         "suite": SUITE,

@@ -17,6 +17,7 @@ from sibe.errors import UserError
 from sibe.experiments.request import Overrides, Slice, select
 from sibe.experiments.suites import SUITES, Suite, SuiteRun, find_suite
 from sibe.logs.amounts import count
+from sibe.storage.atomic import make_folder
 from sibe.training.interrupts import interruptible
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def suite_root(suite: Suite, root: Path | None) -> Path:
 def make_root(root: Path) -> None:
     """Make the folder, and see that it can be written in, before anything is started."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         if not os.access(root, os.W_OK | os.X_OK):
             raise PermissionError(13, "no permission to write")
     except OSError as error:

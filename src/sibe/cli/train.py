@@ -74,6 +74,8 @@ def _help(name: str) -> str:
         "method": f"What is added to SAC, or a standalone agent: {', '.join(method_names())}.",
         "preset": f"Where the defaults come from: {', '.join(PRESETS)}.",
         "device": "auto, cpu, cuda, cuda:1, …",
+        "deterministic": "machine: one kind of machine repeats its numbers; portable: any x86-64 "
+        "with AVX2 does, with one thread and more slowly (`sibe verify`).",
         "threads": "CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset.",
     }
     return texts[name]

@@ -29,6 +29,7 @@ from sibe.logs.tracked_runs import Tracking
 
 MAX_THREADS = 1024
 Preset = Literal["paper", "cpu", "debug"]
+Determinism = Literal["machine", "portable"]
 
 
 @configuration()
@@ -181,6 +182,8 @@ class RunConfig:
     """auto, cpu, cuda, cuda:1, …"""
     threads: Annotated[int, Bounds(0, MAX_THREADS)] = 0
     """CPU threads for learning; 0 for OMP_NUM_THREADS, or all cores if it is unset."""
+    deterministic: Determinism = "machine"
+    """machine: one kind of machine repeats its numbers; portable: any x86-64 with AVX2 does."""
     env: Annotated[EnvConfig, arg(name="")] = field(default_factory=EnvConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     sac: SACConfig = field(default_factory=SACConfig)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from sibe.experiments.job import Job
 from sibe.logs.amounts import count
-from sibe.storage.atomic import write_atomic
+from sibe.storage.atomic import make_folder, write_atomic
 from sibe.storage.checkpoint import list_steps
 from sibe.storage.run_files import RunFiles
 
@@ -111,7 +111,7 @@ class _Tries:
 
 
 def _note_failure(job: Job, error: str) -> None:
-    job.failed.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(job.failed.parent)
     write_atomic(job.failed, f"{error}\n".encode())
 
 

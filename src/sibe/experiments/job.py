@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sibe.errors import UserError, printable
+from sibe.storage.atomic import make_folder
 from sibe.storage.contained_file import open_file
 
 # -P: a file in the working directory must not be taken for a module.
@@ -63,7 +64,7 @@ def start(job: Job, env: dict[str, str] | None = None) -> subprocess.Popen[bytes
             f"{os.uname().nodename} does not see {job.root}: "
             "--root must be on a file system that all machines share"
         )
-    job.path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(job.path.parent)
     request = {
         "parent": os.getpid(),
         "path": str(job.path),

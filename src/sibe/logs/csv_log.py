@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sibe.errors import UserError
-from sibe.storage.atomic import write_atomic
+from sibe.storage.atomic import sync_folder, write_atomic
 from sibe.storage.contained_file import open_file, read_file
 
 _DRQ_COLUMNS = ("frame", "step", "episode", "episode_length", "episode_reward", "total_time")
@@ -103,7 +103,8 @@ class CsvLog:
         # Both grow row by row, so that a checkpoint need not read the file again.
         self._hash, self._packer, self._packed = hashlib.sha256(), zlib.compressobj(1), bytearray()
         self._remember(content[: self._position])
-        if not end:
+        self._is_new = not end
+        if self._is_new:
             self._write(header)
 
     def append(self, row: Mapping[str, SupportsFloat | None]) -> None:
@@ -138,6 +139,9 @@ class CsvLog:
         """Return once all rows are on the disk."""
         with _as_user_error(self.path):
             os.fsync(self._file.fileno())
+            if self._is_new:
+                sync_folder(self.path.parent)
+                self._is_new = False
 
     def close(self) -> None:
         """Close the file."""

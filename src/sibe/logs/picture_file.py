@@ -12,7 +12,7 @@ from PIL import Image
 
 from sibe.errors import UserError
 from sibe.logs.plot_style import picture
-from sibe.storage.atomic import write_atomic
+from sibe.storage.atomic import make_folder, write_atomic
 
 _EXACT = 8
 
@@ -58,7 +58,7 @@ def _with_palette(png: bytes) -> bytes:
 def write_file(out: Path, data: bytes) -> None:
     """Write ``data`` to ``out``; a disk that does not take it is told in one line."""
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         write_atomic(out, data)
     except OSError as error:
         why = error.strerror

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sibe.errors import UserError
-from sibe.storage.atomic import write_atomic
+from sibe.storage.atomic import make_folder, write_atomic
 
 _VISIBLE = 240  # pixels of the longer side, below which a picture is too small to watch
 
@@ -29,7 +29,7 @@ def write_mp4(path: Path, frames: Iterable[NDArray[np.uint8]], fps: float) -> No
     """
     video = _encode(check_mp4(path), frames, fps)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_atomic(path, video)
     except OSError as error:
         why = error.strerror

@@ -46,6 +46,20 @@ def remove_temporary(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def make_folder(path: Path) -> None:
+    """Make ``path`` and what is missing above it, on disk when this returns.
+
+    A file is safe only once every folder above it is.
+    """
+    above = path.absolute().parents
+    missing = sum(not folder.exists() for folder in above)
+    path.mkdir(parents=True, exist_ok=True)
+    # The last one even if it was there: its maker may have been killed before this.
+    for folder in above[: missing + 1]:
+        with suppress(PermissionError):  # one may write in a folder that one may not read
+            sync_folder(folder)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` outlive a power cut, where the file system can."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple
 import torch
 
 from sibe.errors import UserError, printable
-from sibe.storage.atomic import remove_temporary, write_atomic
+from sibe.storage.atomic import make_folder, remove_temporary, write_atomic
 from sibe.storage.contained_file import UnfitFileError, open_file
 
 _MAGIC = b"sibe-checkpoint-1"
@@ -92,7 +92,8 @@ def save(
     )
     text = json.dumps(header._asdict()).encode() + b"\n"
     head = b" ".join((_MAGIC, hashlib.sha256(text).hexdigest().encode(), text))
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        make_folder(folder)
     path = _path(folder, env_step)
     if path.is_dir():
         _set_aside(path)

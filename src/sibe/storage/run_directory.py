@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from sibe.errors import InUseError, UserError
-from sibe.storage.atomic import SUFFIX, remove_temporary, write_atomic
+from sibe.storage.atomic import (
+    SUFFIX,
+    make_folder,
+    remove_temporary,
+    sync_folder,
+    write_atomic,
+)
 from sibe.storage.contained_file import contained, open_file, read_file
 from sibe.storage.folder_lock import FolderLock
 from sibe.storage.run_files import (
@@ -73,7 +79,7 @@ class RunDirectory(RunFiles):
         """
         config = json.loads(json.dumps(config_json))  # as it will be read: lists, not tuples
         with _as_user_error(path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
             refuse_foreign(path)  # before the lock, which would leave a file there
             run = cls(path)
             with _closed_on_error(run._locks):
@@ -131,6 +137,7 @@ class RunDirectory(RunFiles):
         for folder in self.folders:
             folder.mkdir(exist_ok=True)
             remove_temporary(folder)
+        sync_folder(self.path)  # else a power cut could take a folder with all its checkpoints
 
 
 def _take_lock(run: RunFiles) -> ExitStack:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sibe.storage.atomic import make_folder, sync_folder
 from sibe.storage.folder_lock import FolderLock
 
 _TMP, _OLD = ".tmp", ".old"
@@ -27,7 +28,7 @@ def temporary_folder(parent: Path, prefix: str, *, mode: int = 0o777) -> Iterato
         prefix: of its name, and of the leftovers that are deleted first.
         mode: its permissions, less the umask.
     """
-    parent.mkdir(parents=True, exist_ok=True)
+    make_folder(parent)
     remove_leftovers(parent, prefix)
     folder, lock = _make(parent, prefix, mode)
     try:
@@ -56,11 +57,15 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 def publish_folder(temporary: Path, out: Path, *, replace: bool) -> None:
     """Rename the finished folder ``temporary`` to ``out`` beside it, which is missing or empty.
 
+    Its files must be on disk; then all of it is when this returns.
+
     With ``replace`` an earlier folder there steps aside, is deleted at the end, and comes back if
     the rename fails.
     """
+    sync_folder(temporary)
     if not (replace and out.exists()):
         temporary.rename(out)
+        sync_folder(out.parent)
         return
     old = temporary.with_suffix(_OLD)
     with FolderLock(out) as lock:
@@ -72,6 +77,7 @@ def publish_folder(temporary: Path, out: Path, *, replace: bool) -> None:
             if old.exists() and not out.exists():
                 old.rename(out)
             raise
+        sync_folder(out.parent)  # before what it replaces is gone
         shutil.rmtree(old, ignore_errors=True)
 
 

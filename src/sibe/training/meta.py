@@ -27,7 +27,7 @@ def collect_meta() -> dict[str, Any]:
         # The program's name alone: where it is installed is private.
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "git": git_revision(Path(__file__).parents[1]),
-        "versions": {"python": platform.python_version(), **{n: _version(n) for n in _PACKAGES}},
+        "versions": package_versions(),
         "platform": platform.platform(),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -36,6 +36,11 @@ def collect_meta() -> dict[str, Any]:
         "device": f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu",
         "MUJOCO_GL": os.environ.get("MUJOCO_GL"),
     }
+
+
+def package_versions() -> dict[str, str | None]:
+    """Return the versions of Python and of the packages that a result depends on."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
 
 
 def git_revision(package: Path) -> dict[str, Any] | None:

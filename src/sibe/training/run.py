@@ -31,8 +31,9 @@ from sibe.training.allocation import keep_memory
 from sibe.training.interrupts import interruptible
 from sibe.training.messages import announce, compare_kernels, conclude, stopped
 from sibe.training.meta import collect_meta
+from sibe.training.portable import FLAG, PORTABLE, are_set, how_to_set
 from sibe.training.resources import check_resources
-from sibe.training.threads import choose_threads
+from sibe.training.threads import threads_of
 
 if TYPE_CHECKING:  # they import the simulator
     from sibe.training.build import Parts
@@ -74,7 +75,11 @@ def resolve(config: RunConfig, path: Path | None = None) -> RunConfig:
     """
     before = _stored(path)
     device = before.get("device", "auto") if config.device == "auto" else config.device
-    threads = choose_threads(config.threads, before.get("threads", 0)).number
+    if config.deterministic == PORTABLE:
+        device = "cpu" if device == "auto" else device
+        if device != "cpu":
+            raise UserError(f"{FLAG} {PORTABLE} is for the CPU: leave out --device {device}")
+    threads = threads_of(config, before.get("threads", 0)).number
     return replace(config, threads=threads, device=str(choose_device(device)))
 
 
@@ -141,12 +146,24 @@ def _checked(config: RunConfig, path: Path) -> RunConfig:
         refuse_fewer_env_steps(path, before, config.schedule.env_steps)
     else:  # a run of an older version may have settings without effect
         check_clips(config.env.background, config.env.clips, config.env.loop_frames)
-    threads = choose_threads(config.threads, before.get("threads", 0))
+    threads = threads_of(config, before.get("threads", 0))
     config = resolve(config, path)
+    if config.deterministic == PORTABLE:
+        _refuse_other_arithmetic()
     RunDirectory.check(path, to_json(config), comparable=comparable)
     check_resources(config, path)
     announce(config, path, threads)
     return config
+
+
+def _refuse_other_arithmetic() -> None:
+    if not are_set():
+        raise UserError(
+            f"{FLAG} {PORTABLE} is decided before any library is loaded: put this before the "
+            f"command: {how_to_set()}"
+        )
+    if torch.backends.cpu.get_cpu_capability() != "AVX2":
+        raise UserError(f"{FLAG} {PORTABLE} needs an x86-64 processor with AVX2: leave it out")
 
 
 def _prepare(config: RunConfig) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from sibe.config.schema import MAX_THREADS
+from sibe.config.schema import MAX_THREADS, RunConfig
 from sibe.logs.amounts import count
+from sibe.training.portable import FLAG, PORTABLE
 
 _VARIABLE = "OMP_NUM_THREADS"
 
@@ -35,6 +36,13 @@ def choose_threads(asked: int = 0, begun_with: int = 0) -> Threads:
     if number is not None:
         return Threads(number, _VARIABLE)
     return Threads(len(os.sched_getaffinity(0)), "all cores")
+
+
+def threads_of(config: RunConfig, begun_with: int = 0) -> Threads:
+    """Return what a run gets; what is portable has one thread, as sums of two depend on both."""
+    if config.deterministic == PORTABLE:
+        return Threads(1, f"{FLAG} {PORTABLE}")
+    return choose_threads(config.threads, begun_with)
 
 
 def environment_threads() -> int | None:

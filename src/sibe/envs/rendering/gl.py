@@ -121,6 +121,15 @@ def context() -> Any:
     return _local.context
 
 
+def describe() -> str:
+    """Return who draws: OpenGL's version and its renderer."""
+    with context().make_current() as current:
+        from OpenGL import GL
+
+        names = (GL.GL_VERSION, GL.GL_RENDERER)
+        return ", ".join(current.call(GL.glGetString, name).decode() for name in names)
+
+
 def _leave(context: Any) -> None:
     """Leave a context to the end of the process: EGL refuses to free one from another thread.
 
