@@ -49,8 +49,6 @@ class Case(NamedTuple):
     name: str
     do: Callable[[Path, random.Random], Result]
     """takes an empty folder and the case's own randomness"""
-    in_short: bool = True
-    """whether the short storm may draw it"""
 
 
 _MOST_MEGABYTES = 2000

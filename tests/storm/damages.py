@@ -57,6 +57,10 @@ def _socket(path: Path, target: Path) -> None:
     os.chdir(here)
 
 
+def _file(path: Path, target: Path) -> None:
+    path.write_text("x")
+
+
 def _full_folder(path: Path, target: Path) -> None:
     path.mkdir()
     (path / "full").write_text("x")
@@ -92,7 +96,7 @@ OF_FILES: dict[str, Damage] = {
 OF_FOLDERS: dict[str, Damage] = {
     "deleted": _replace(lambda path, target: None),
     "emptied": _replace(lambda path, target: path.mkdir()),
-    "file": _replace(lambda path, target: path.write_text("x") and None),
+    "file": _replace(_file),
     "link-out": _replace(lambda path, target: path.symlink_to(target)),
     "link-to-itself": _replace(lambda path, target: path.symlink_to(path.name)),
     "fifo": _replace(lambda path, target: os.mkfifo(path)),

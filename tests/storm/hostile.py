@@ -229,7 +229,7 @@ def _state(specimens: Specimens, work: Path, chance: Chance) -> Result:
     found = checkpoint.load_newest(folder / "checkpoint", map_location="cpu", report=print)
     assert found is not None
     tensors = (
-        *(torch.tensor(float("nan")), torch.zeros(0), torch.zeros(3), torch.zeros(1, dtype=int)),
+        *(torch.tensor(float("nan")), torch.zeros(0), torch.zeros(3), torch.zeros(1).long()),
         *(torch.zeros(1).expand(10**9), torch.full((32, 32), float("inf"))),
     )
     plain = tuple(v for v in _VALUES if v is None or isinstance(v, (int, float, str, list, dict)))
@@ -351,7 +351,20 @@ def _csv(specimens: Specimens, work: Path, chance: Chance) -> Result:
         path.unlink()
     path = folder / chance.choice(("eval.csv", "eval_episodes.csv", "train.csv"))
     rows = [line.split(",") for line in path.read_text().splitlines()]
-    words = ("nan", "inf", "-inf", "1e308", "-1e308", "1e400", "", "x", "٣", "0x10", "1_0", " 1 ")
+    words: tuple[str, ...] = (
+        "nan",
+        "inf",
+        "-inf",
+        "1e308",
+        "-1e308",
+        "1e400",
+        "",
+        "x",
+        "٣",
+        "0x10",
+        "1_0",
+        " 1 ",
+    )
     words += ("-1", "9" * 400, '"1"', "<script>", "=1+1", "\x1b[2J", "1e-320", "3000.5", "\0")
     note = path.name
     for _ in range(chance.choice((1, 1, 2, 5))):

@@ -21,6 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+_IMPORTED_WHERE_NEEDED = (
+    *("av.subtitles", "dm_control.suite", "OpenGL.GL", "fsspec", "typeguard"),
+    *("matplotlib.pyplot", "matplotlib.backends.backend_svg", "torch.utils.tensorboard"),
+)
 _MUTATIONS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link"}
 
 
@@ -60,7 +64,7 @@ def load() -> None:
     for module in pkgutil.walk_packages(sibe.__path__, "sibe."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in ("av", "dm_control.suite", "matplotlib.pyplot"):
+    for name in _IMPORTED_WHERE_NEEDED:
         importlib.import_module(name)
     import torch
 

@@ -80,7 +80,7 @@ def _checksum(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> str:
     whole = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         whole.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        whole.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
+        whole.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data)
     return whole.hexdigest()
 
 
