@@ -468,6 +468,9 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:60])
     (folder / "text.mp4").write_text("this is no video\n" * 50)
     (folder / "empty.avi").touch()
+    write_video(folder / "codec.mkv")
+    video = (folder / "codec.mkv").read_bytes()
+    (folder / "codec.mkv").write_bytes(video.replace(b"V_MPEG4", b"V_OTHER"))
     (folder / "cut.mkv").write_bytes((folder / "good.mp4").read_bytes()[:200])
     (folder / "dangling.mp4").symlink_to(folder / "gone.mp4")
     (folder / "._good.mp4").write_text("what a Mac leaves behind")
@@ -482,7 +485,7 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     assert len(frames_of(bank, "good.mp4")) == 6
     assert np.array_equal(frames_of(bank, "part"), noise(3, 8, 8, 3)[[0, 2]])
     assert len(bank) == 8
-    names = ["cut.mkv", "dangling.mp4", "empty.avi", "rotten", "sound.mp4", "text.mp4"]
+    names = ["codec.mkv", "cut.mkv", "dangling.mp4", "empty.avi", "rotten", "sound.mp4", "text.mp4"]
     assert sorted(line.split(":")[0] for line in lines[:-1]) == sorted(
         ["part", *(f"skipped {name}" for name in names)]
     )

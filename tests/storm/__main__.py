@@ -14,6 +14,7 @@ import time
 from fnmatch import fnmatch
 from pathlib import Path
 
+from sibe.errors import printable
 from storm import damage, hostile, kills, warm_process
 from storm.case import Case, FailedCase
 from storm.specimens import Specimens
@@ -71,13 +72,17 @@ def _do(case: Case, work: Path, seed: int, summary: Summary) -> None:
     work.mkdir()
     try:
         result = case.do(work, random.Random(f"{seed} {case.name}"))
-        print(f"{case.name}: {result.outcome.value}; {result.note}"[:400], flush=True)
+        _say(f"{case.name}: {result.outcome.value}; {result.note}"[:400])
         summary.add(case, result)
     except FailedCase as failed:
-        print(f"{case.name}: FAILED: {failed}", flush=True)
-        print(f"    repeat it: make test-storm SEED={seed} CASE='{case.name}'", flush=True)
+        _say(f"{case.name}: FAILED: {failed}")
+        _say(f"    repeat it: make test-storm SEED={seed} CASE='{case.name}'")
         summary.add(case, None)
     shutil.rmtree(work)
+
+
+def _say(line: str) -> None:
+    print(printable(line), flush=True)
 
 
 if __name__ == "__main__":
