@@ -21,7 +21,7 @@ from storm.warm_process import Ended, run
 _CSV_FILES = ("train.csv", "eval.csv", "eval_episodes.csv")
 _SAYS = re.compile(
     r"damaged|missing|passed over|put back|left out|goes on without|is a link|is a folder|is a pipe"
-    r"|is a device|is a socket|no video|only \d+ frames"
+    r"|is a device|is a socket|was changed|config.json asks for"
 )
 
 
