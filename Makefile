@@ -4,8 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 THREADS ?= 1
+# Of the storm: full or short; what is random in it; one case, or a pattern of names.
+STORM ?= full
+SEED ?= 1
+CASE ?= *
 
-.PHONY: help setup test test-ray test-browser test-clients test-readme test-power test-fuzz check docs train bench clean
+.PHONY: help setup test test-ray test-browser test-clients test-readme test-storm test-power test-fuzz check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
@@ -13,6 +17,7 @@ help:
 	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
 	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
 	@echo "                                    make test-readme   the README's commands"
+	@echo "                                    make test-storm    kills, damage, hostile files"
 	@echo "                                    make test-power    a power cut at every instant of a run"
 	@echo "                                    make test-fuzz     random files for every reader"
 
@@ -43,6 +48,10 @@ test-browser: setup
 # Apart from `test`, as it takes minutes: the commands of the README, one after the other.
 test-readme: setup
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/check_readme.py
+
+# Apart from `test`, as it takes half an hour: STORM=short is a sample of it.
+test-storm: setup
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m storm --seed $(SEED) --case '$(CASE)' $(if $(filter short,$(STORM)),--short)
 
 # Apart from `test`: what it installs is old.
 test-clients: setup

@@ -25,6 +25,7 @@ from sibe.envs.backgrounds.clips import FRAMES, MANIFEST, ClipBank, Footage, fit
 from sibe.envs.backgrounds.decode import prepare, spread_splits
 from sibe.envs.backgrounds.synthetic import synthetic_bank
 from sibe.errors import UserError
+from sibe.storage.json_file import digest
 from sibe.storage.temporary_folder import temporary_folder
 
 COLORS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255), (255, 0, 255)]
@@ -116,7 +117,10 @@ def test_frames_come_back_as_written(tmp_path: Path) -> None:
 def test_manifest_on_disk(tmp_path: Path) -> None:
     small_bank(tmp_path / "bank")
     assert {path.name for path in (tmp_path / "bank").iterdir()} == {FRAMES, MANIFEST}
-    assert json.loads((tmp_path / "bank" / MANIFEST).read_text()) == {
+    frames = noise(5, 8, 8, 3).tobytes()
+    manifest = json.loads((tmp_path / "bank" / MANIFEST).read_text())
+    assert manifest.pop("sha256") == digest(manifest)
+    assert manifest == {
         "format": 1,
         "kind": "videos",
         "size": 8,
@@ -124,8 +128,34 @@ def test_manifest_on_disk(tmp_path: Path) -> None:
             {"source": "a", "sha256": "0" * 64, "start": 0, "frames": 3, "split": "train"},
             {"source": "b", "sha256": "1" * 64, "start": 3, "frames": 2, "split": "eval"},
         ],
+        "frames_sha256": hashlib.sha256(frames).hexdigest(),
     }
-    assert (tmp_path / "bank" / FRAMES).read_bytes() == noise(5, 8, 8, 3).tobytes()
+    assert (tmp_path / "bank" / FRAMES).read_bytes() == frames
+
+
+def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
+    small_bank(tmp_path / "bank")
+    manifest, frames = tmp_path / "bank" / MANIFEST, tmp_path / "bank" / FRAMES
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"source": "a"', '"source": "c"'))
+    with pytest.raises(UserError, match=f"the checksum of {MANIFEST} is wrong"):
+        ClipBank.open(tmp_path / "bank")
+    manifest.write_text(text)
+    data = bytearray(frames.read_bytes())
+    data[7] ^= 1
+    frames.write_bytes(data)
+    bank = ClipBank.open(tmp_path / "bank")
+    with pytest.raises(UserError, match=f"the checksum of {FRAMES} is wrong"):
+        bank.verify()
+
+
+def test_a_bank_of_an_older_version_has_no_checksums(tmp_path: Path) -> None:
+    small_bank(tmp_path / "bank")
+    path = tmp_path / "bank" / MANIFEST
+    manifest = json.loads(path.read_text())
+    del manifest["sha256"], manifest["frames_sha256"]
+    path.write_text(json.dumps(manifest))
+    ClipBank.open(tmp_path / "bank").verify()
 
 
 def test_other_sizes_are_crops_of_means(tmp_path: Path) -> None:
@@ -438,6 +468,9 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:60])
     (folder / "text.mp4").write_text("this is no video\n" * 50)
     (folder / "empty.avi").touch()
+    write_video(folder / "codec.mkv")
+    video = (folder / "codec.mkv").read_bytes()
+    (folder / "codec.mkv").write_bytes(video.replace(b"V_MPEG4", b"V_OTHER"))
     (folder / "cut.mkv").write_bytes((folder / "good.mp4").read_bytes()[:200])
     (folder / "dangling.mp4").symlink_to(folder / "gone.mp4")
     (folder / "._good.mp4").write_text("what a Mac leaves behind")
@@ -452,7 +485,7 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     assert len(frames_of(bank, "good.mp4")) == 6
     assert np.array_equal(frames_of(bank, "part"), noise(3, 8, 8, 3)[[0, 2]])
     assert len(bank) == 8
-    names = ["cut.mkv", "dangling.mp4", "empty.avi", "rotten", "sound.mp4", "text.mp4"]
+    names = ["codec.mkv", "cut.mkv", "dangling.mp4", "empty.avi", "rotten", "sound.mp4", "text.mp4"]
     assert sorted(line.split(":")[0] for line in lines[:-1]) == sorted(
         ["part", *(f"skipped {name}" for name in names)]
     )

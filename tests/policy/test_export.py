@@ -382,3 +382,27 @@ def test_a_network_without_tensors_needs_none_in_the_file(tmp_path: Path) -> Non
     networks = {"method": torch.nn.Identity(), "actor": torch.nn.Linear(1, 1)}
     write_weights(tmp_path / "w", networks, 0, 1)  # as of plain SAC
     load_networks(networks, read_weights(tmp_path / "w", torch.device("cpu")).state, tmp_path)
+
+
+def test_a_flipped_bit_of_the_weights_is_found(
+    hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = hostile / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    code, _, err = call(capsys, "eval", hostile)
+    assert (code, err.count("\n")) == (2, 1) and "its checksum is wrong" in err
+
+
+def test_an_edited_config_of_an_export_is_named(
+    hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "note:" not in call(capsys, "eval", hostile, "--episodes", 1)[1]
+    change_config(hostile, env={"action_repeat": 2})
+    code, out, _ = call(capsys, "eval", hostile, "--episodes", 1)
+    assert code == 0
+    assert out.startswith(f"note: {hostile / 'config.json'} was changed after the export\n")
+    change_about(hostile, about())  # an older version recorded nothing
+    code, out, _ = call(capsys, "eval", hostile, "--episodes", 1)
+    assert code == 0 and "note:" not in out

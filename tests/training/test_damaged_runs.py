@@ -153,6 +153,27 @@ def test_an_edited_config_is_refused_with_both_values(run: Path, call: Call) -> 
     assert call("train", "--resume", run)[0] == 0
 
 
+def test_an_edited_config_is_named_by_those_who_only_read(run: Path, call: Call) -> None:
+    path, text = run / "config.json", (run / "config.json").read_text()
+    path.write_text(text.replace('"action_repeat": 8', '"action_repeat": 4'))
+    code, out, err = call("eval", run, "--episodes", 1)
+    assert code == 0, err
+    assert out.startswith(f"note: {path} was changed: env.action_repeat is 4, was 8\n")
+    path.write_text(text.replace('"seed": 1', '"seed": 3'))
+    code, _, err = call("report", run, "--out", run.parent / "report")
+    assert code == 2 and "config.json was changed after its last checkpoint" in err
+    path.write_text(text.replace('"env_steps": 2000', '"env_steps": 5000'))  # it may be extended
+    assert call("report", run, "--out", run.parent / "report")[0] == 0
+
+
+def test_another_length_is_named(run: Path, call: Call) -> None:
+    path, text = run / "config.json", (run / "config.json").read_text()
+    path.write_text(text.replace('"env_steps": 2000', '"env_steps": 1000'))
+    code, out, _ = call("train", "--resume", run)
+    assert code == 0
+    assert "asks for 1000 env steps, and for 2000 when the checkpoint was written" in out
+
+
 # --- checkpoints with good checksums --------------------------------------------------------
 
 
@@ -215,6 +236,14 @@ NAN = torch.tensor(float("nan"))
         (("agent", "optimizer", "state", 0, "exp_avg_sq"), NAN),
         (("agent", "optimizer", "param_groups", 0, "lr"), "fast"),
         (("agent", "optimizer", "param_groups"), []),
+        (("agent", "optimizer", "param_groups", 0, "eps"), -1),
+        (("agent", "optimizer", "param_groups", 0, "betas"), (0.9, float("nan"))),
+        (("agent", "optimizer", "param_groups", 0, "maximize"), True),
+        (("agent", "optimizer", "param_groups", 0, "params", 0), "x"),
+        (("agent", "optimizer", "param_groups", 0, "params", 0), 1),
+        (("agent", "optimizer", "state", 0, "exp_avg"), DELETE),
+        (("agent", "optimizer", "state", 0, "step"), 10**9),
+        (("agent", "optimizer", "state", 10**6), {}),
         (("replay", "frames_written"), 10**12),
         (("replay", "frames_written"), -1),
         (("replay", "episodes"), {0: 5, 1: 2}),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sibe.catalogue.run_config import upgraded
+from sibe.catalogue.run_config import kept_hash, upgraded
 from sibe.envs.tasks import BACKGROUNDS
 from sibe.errors import UserError, printable
 from sibe.logs.csv_log import LogCopy, difference, read_results
@@ -153,8 +153,13 @@ def read_run(folder: Path, name: str) -> Run:
     files = RunFiles(folder)
     config = files.read_config()
     _check_config(config)
+    logs, config_hash = checkpoint.recorded(files.checkpoints)
+    if config_hash and config_hash != kept_hash(config):
+        raise UserError(
+            "its config.json was changed after its last checkpoint: sibe train --resume says where"
+        )
     config = upgraded(config)
-    _check_logs(files)
+    _check_logs(files, logs)
     return Run(
         name=name,
         path=folder,
@@ -183,9 +188,8 @@ def _check_config(config: dict[str, Any]) -> None:
         raise UserError(f"its config.json has an unknown background: {env['background']!r}")
 
 
-def _check_logs(run: RunFiles) -> None:
+def _check_logs(run: RunFiles, recorded: dict[str, checkpoint.Recorded]) -> None:
     """Refuse logs that are not what the newest checkpoint recorded, later rows aside."""
-    recorded = checkpoint.recorded_logs(run.checkpoints)
     for path in (run.train_csv, run.eval_csv, run.eval_episodes_csv):
         if path.name not in recorded:
             continue

@@ -12,6 +12,7 @@ from sibe.config.schema import EncoderConfig, EnvConfig, RunConfig, SACConfig, S
 from sibe.config.values import check_values
 from sibe.errors import UserError, nearest
 from sibe.replay.sampling import Sampling
+from sibe.storage.json_file import digest
 from sibe.storage.run_files import RunFiles
 
 _RENAMED = {"db": ("normalise", "normalize"), "proto": ("neighbours", "neighbors")}
@@ -130,6 +131,18 @@ def comparable(values: dict[str, Any]) -> dict[str, Any]:
     """
     with contextlib.suppress(UserError):  # not of this version: the comparison says what differs
         values = to_json(from_json(values))
+    return _kept(values)
+
+
+def kept_hash(values: dict[str, Any]) -> str:
+    """Return the hash of what a run's config.json keeps for as long as there is the run.
+
+    It is that of the values as they are in the file, which no later version changes.
+    """
+    return digest(_kept(values))
+
+
+def _kept(values: dict[str, Any]) -> dict[str, Any]:
     schedule = values.get("schedule")
     if not isinstance(schedule, dict):
         return values

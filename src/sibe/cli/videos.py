@@ -55,7 +55,7 @@ class PrepareVideos:
 
 @dataclass(frozen=True)
 class ListVideos:
-    """List the clips of a bank."""
+    """List the clips of a bank, once its frames were compared with their checksum."""
 
     bank: Positional[Path]
     """A folder made by `sibe videos prepare`."""
@@ -65,6 +65,7 @@ class ListVideos:
         from sibe.envs.backgrounds.clips import ClipBank
 
         bank = ClipBank.open(self.bank)
+        bank.verify()
         for clip in dict.fromkeys((*bank.clips("train"), *bank.clips("eval"))):
             print(f"{clip.split:5s} {clip.frames:6d} frames  {printable(clip.source)}")
         return 0

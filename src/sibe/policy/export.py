@@ -18,6 +18,7 @@ from sibe.policy.model_card import model_card
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, write_weights
 from sibe.storage.atomic import write_atomic
+from sibe.storage.json_file import digest
 from sibe.storage.run_files import CONFIG_JSON, RunFiles
 from sibe.storage.temporary_folder import publish_folder, replacing_folder
 from sibe.training.evaluation import (
@@ -81,15 +82,17 @@ def export(
     out = out.resolve()
     try:
         with replacing_folder(out) as temporary:
+            config = to_json(policy.config)
             write_weights(
                 temporary / WEIGHTS,
                 agent.policy_networks(),
                 policy.env_step,
                 agent.action_dim,
                 agent.state_size,
+                config=digest(config),
             )
-            config = json.dumps(to_json(policy.config), indent=1) + "\n"
-            write_atomic(temporary / CONFIG_JSON, config.encode())
+            text = json.dumps(config, indent=1) + "\n"
+            write_atomic(temporary / CONFIG_JSON, text.encode())
             # Played by what is given away, not by what it was made of.
             given_away = load_policy(temporary, device=device, allow_import=allow_import)
             returns, video = _play(given_away, episodes, seed, temporary)

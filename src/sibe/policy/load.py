@@ -14,13 +14,15 @@ from sibe.catalogue.run_config import check, read_run_config
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import PIXELS, STATE, Sensors
 from sibe.envs.tasks import refuse_import
-from sibe.errors import UserError
+from sibe.errors import UserError, printable
 from sibe.policy.allocation_limit import AllocationLimit
 from sibe.policy.hub import download, hub_name
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.policy.weights import WEIGHTS, is_export, load_networks, read_weights
 from sibe.storage import checkpoint
-from sibe.storage.run_files import RunFiles
+from sibe.storage.json_file import digest
+from sibe.storage.run_files import CONFIG_JSON, RunFiles
+from sibe.training.checkpoint_state import changed_field
 from sibe.training.run import choose_device
 from sibe.training.seeding import torch_stream
 
@@ -62,6 +64,8 @@ def _from_export(path: Path, config: RunConfig, device: torch.device) -> Trained
         raise _other_sensors(path, config.env.seen)
     agent = _build(config, exported.action_dim, device, size, exported.state_size)
     load_networks(agent.policy_networks(), exported.state, path)
+    if exported.config and exported.config != digest(RunFiles(path).read_config()):
+        print(printable(f"note: {path / CONFIG_JSON} was changed after the export"))
     return TrainedPolicy(config, agent, exported.env_step)
 
 
@@ -79,10 +83,14 @@ def _from_run(path: Path, config: RunConfig, device: torch.device) -> TrainedPol
             agent.load_state_dict(own)
             if (name := broken_network(agent.networks())) is not None:
                 raise ValueError(f"the weights of the {name} are not finite")
+            change = changed_field(state["config"], config) if "config" in state else None
         except (OSError, MemoryError, UserError):
             raise
         except Exception as error:  # whatever an odd state leads to
             raise checkpoint.Damaged(repr(error).partition("\n")[0][:200]) from error
+        if change is not None:
+            name, old, new = change
+            print(printable(f"note: {path / CONFIG_JSON} was changed: {name} is {new}, was {old}"))
         loaded.append(TrainedPolicy(config, agent, env_step))
 
     folder = RunFiles(path).checkpoints

@@ -2,7 +2,8 @@
 
 A file is one header line and a payload. The line holds a magic word, the SHA-256 of the JSON that
 follows it, and that JSON: step, length and SHA-256 of the payload, the replay episodes that the
-checkpoint needs, and length and SHA-256 of the logs that belong to it. So every byte is covered by
+checkpoint needs, length and SHA-256 of the logs that belong to it, and the hash of the config that
+it was made with. So every byte is covered by
 a checksum, and the needs of all checkpoints are known without reading a payload. The payload is
 what ``torch.save`` made of plain values and tensors, and is only ever loaded with
 ``weights_only=True``. Good checksums are not enough: a state that whoever loads it cannot use
@@ -56,6 +57,7 @@ class _Header(NamedTuple):
     sha256: str
     needs: list[int]
     logs: dict[str, list[Any]] = {}  # noqa: RUF012  never changed
+    config: str = ""
 
 
 def save(
@@ -65,6 +67,7 @@ def save(
     *,
     needs: Iterable[int] = (),
     logs: Mapping[str, Recorded] | None = None,
+    config: str = "",
 ) -> Path:
     """Write ``state`` as the checkpoint of ``env_step`` and return its path.
 
@@ -74,6 +77,7 @@ def save(
         state: None, bool, int, float, str, bytes, lists, tuples and dicts of them, and tensors.
         needs: numbers of the replay episodes without which the state is of no use.
         logs: what the run's logs hold, by name.
+        config: the hash of the run's config.
 
     Raises:
         TypeError: naming the place in ``state`` that holds anything else.
@@ -89,6 +93,7 @@ def save(
         hashlib.sha256(payload).hexdigest(),
         sorted(map(int, needs)),
         {name: list(recorded) for name, recorded in (logs or {}).items()},
+        config,
     )
     text = json.dumps(header._asdict()).encode() + b"\n"
     head = b" ".join((_MAGIC, hashlib.sha256(text).hexdigest().encode(), text))
@@ -193,13 +198,18 @@ def _set_aside(path: Path) -> None:
     path.rename(next(name for name in names if not name.exists()))
 
 
-def recorded_logs(folder: Path) -> dict[str, Recorded]:
-    """Return what the newest checkpoint recorded of the run's logs, from its header alone."""
+def recorded(folder: Path) -> tuple[dict[str, Recorded], str]:
+    """Return what the newest checkpoint recorded of the run's logs, and the hash of its config.
+
+    Both come from its header alone, and are empty where an older version wrote it.
+    """
     for env_step in reversed(list_steps(folder)):
         with suppress(Damaged, OSError):
-            logs = _open_header(folder, env_step).logs
-            return {name: (size, sha256) for name, (size, sha256) in logs.items()}
-    return {}
+            header = _open_header(folder, env_step)
+            return {
+                name: (size, sha256) for name, (size, sha256) in header.logs.items()
+            }, header.config
+    return {}, ""
 
 
 def needed_episodes(folder: Path) -> set[int]:
@@ -271,6 +281,7 @@ def _is_sound(header: _Header) -> bool:
     return (
         _natural(header.env_step, header.bytes)
         and isinstance(header.sha256, str)
+        and isinstance(header.config, str)
         and isinstance(header.needs, list)
         and _natural(*header.needs)
         and isinstance(header.logs, dict)

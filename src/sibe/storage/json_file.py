@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 from sibe.storage.contained_file import read_file
 
 _LARGEST = 1 << 26
+
+
+def digest(values: Any) -> str:
+    """Return the SHA-256 of JSON values, whatever the order of keys and the spaces in a file."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def read_json(path: Path, *, within: Path) -> Any:

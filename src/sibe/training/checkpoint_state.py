@@ -77,13 +77,17 @@ def refuse_other_config(stored: str, config: RunConfig, config_json: Path) -> No
     Raises:
         OtherConfigError: naming the field and both its values.
     """
-    difference = first_difference(_binding(json.loads(stored)), _binding(to_json(config)))
-    if difference is not None:
-        name, old, new = difference
+    if change := changed_field(stored, config):
+        name, old, new = change
         raise OtherConfigError(
             f"{config_json} was changed: {name} is {new} and was {old} when the checkpoint was "
             f"written; set it to {old} again, or start another run with --out"
         )
+
+
+def changed_field(stored: str, config: RunConfig) -> tuple[str, str, str] | None:
+    """Return the first field in which a config differs from the stored one, with both values."""
+    return first_difference(_binding(json.loads(stored)), _binding(to_json(config)))
 
 
 def _binding(values: dict[str, Any]) -> dict[str, Any]:

@@ -25,9 +25,11 @@ class Checkpoints:
         *,
         needs: Iterable[int],
         logs: Mapping[str, checkpoint.Recorded],
+        config: str,
     ) -> None:
         """Write a checkpoint that needs some episodes, then drop what none needs any more."""
-        checkpoint.save(self._directory.checkpoints, env_step, state, needs=needs, logs=logs)
+        folder = self._directory.checkpoints
+        checkpoint.save(folder, env_step, state, needs=needs, logs=logs, config=config)
         checkpoint.keep_newest(self._directory.checkpoints)
         self.prune_episodes()
 

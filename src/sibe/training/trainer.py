@@ -19,7 +19,7 @@ import torch
 
 from sibe.agents.modules import broken_network
 from sibe.agents.protocol import Agent, Metrics
-from sibe.catalogue.run_config import sampling, to_json
+from sibe.catalogue.run_config import kept_hash, sampling, to_json
 from sibe.config.schema import RunConfig
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
@@ -89,6 +89,7 @@ class Trainer:
         self.evaluating: dict[str, Any] | None = None  # counts of an evaluation being played
         self.callbacks, self.stopping = callbacks, False
         self._elapsed, self._started = 0.0, time.perf_counter()
+        self._config_hash = kept_hash(directory.read_config())
         self._episodes_are_damaged = False  # those of a checkpoint that was passed over
 
     def run(self) -> None:
@@ -260,6 +261,7 @@ class Trainer:
             {**state, "logs": {name: [*copy] for name, copy in copies.items()}},
             needs=self.replay.needed_episodes(),
             logs={name: (copy.size, copy.sha256) for name, copy in copies.items()},
+            config=self._config_hash,
         )
 
     def _resume(self) -> None:
@@ -272,7 +274,8 @@ class Trainer:
             self.checkpoints.prune_episodes()
             return
         env_step, state = found
-        self._extend()
+        if not self._extend():
+            self._name_other_length(state)
         self.recorder.rewind(known_logs(state["logs"]))
         if self.last_eval == env_step < self.config.schedule.env_steps:
             self._take_back_the_end(env_step, state)
@@ -285,10 +288,23 @@ class Trainer:
             )
         self.recorder.say(f"continuing at env_step {env_step}")
 
-    def _extend(self) -> None:
+    def _extend(self) -> bool:
         env_steps = self.config.schedule.env_steps
-        if self.directory.extend(env_steps):
-            self.recorder.say(f"the run is extended to {env_steps} env steps")
+        if not self.directory.extend(env_steps):
+            return False
+        self.recorder.say(f"the run is extended to {env_steps} env steps")
+        return True
+
+    def _name_other_length(self, state: dict[str, Any]) -> None:
+        """Say so if config.json was edited, or extended by a process that saved nothing since."""
+        if "config" not in state:  # by an older version
+            return
+        before, now = json.loads(state["config"])["schedule"], self.config.schedule
+        if before["env_steps"] != now.env_steps:
+            self.recorder.say(
+                f"note: config.json asks for {now.env_steps} env steps, and for "
+                f"{before['env_steps']} when the checkpoint was written"
+            )
 
     def _take_back_the_end(self, env_step: int, state: dict[str, Any]) -> None:
         """Drop what only the end of a run has, so that one can be extended.

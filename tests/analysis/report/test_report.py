@@ -195,6 +195,8 @@ def test_same_runs_same_files(tmp_path: Path) -> None:
     write_report([tmp_path / "1"], out)
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     (out / "curves_video.png").touch()  # of an earlier report, on other runs
+    for name in ("table.md", "curves_video.png"):
+        (out / f"{name}.0123abcd.sibe-tmp").touch()  # of a report that was killed
     (out / "mine.txt").touch()
     write_report([tmp_path / "1"], out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {**first, "mine.txt": b""}

@@ -23,6 +23,7 @@ from sibe.analysis.report.text import text_files
 from sibe.errors import UserError
 from sibe.logs.picture_file import write_file
 from sibe.logs.plot_style import picture
+from sibe.storage.atomic import SUFFIX
 from sibe.storage.run_files import RunFiles
 
 PAGE = "report.html"
@@ -80,7 +81,14 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def _remove_stale(out: Path, files: dict[str, bytes]) -> None:
-    """Delete pictures of an earlier report that this one has not: they would be taken for its."""
+    """Delete what this report has not: pictures of an earlier one, which would be taken for its.
+
+    Temporary files of a report that was killed go too.
+    """
     for path in out.iterdir():
-        if path.name not in files and any(fnmatch(path.name, name) for name in _OWN):
+        name = path.name
+        if name.endswith(SUFFIX):
+            name = name.removesuffix(SUFFIX).rpartition(".")[0]
+        own = name in files or any(fnmatch(name, pattern) for pattern in _OWN)
+        if own and path.name not in files:
             path.unlink()

@@ -2,12 +2,15 @@
 
 A bank is a folder of two files: ``frames.bin``, uint8 [N, S, S, 3], memory-mapped so that all
 environments of a machine share one copy of it, and ``manifest.json``, which says where each clip
-comes from (with its hash), which frames are its own and which split it belongs to. Clips are
-decoded (``decode.py``) or generated (``synthetic.py``) once; training needs no codec.
+comes from (with its hash), which frames are its own and which split it belongs to. The manifest has
+a checksum of its own and one of the frames; the latter is compared by ``verify``, not at each start
+of a run, as a bank may have many gigabytes. Clips are decoded (``decode.py``) or generated
+(``synthetic.py``) once; training needs no codec.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -23,7 +26,7 @@ from PIL import Image
 from sibe.envs.tasks import MAX_SIZE
 from sibe.errors import UserError
 from sibe.storage.contained_file import open_file
-from sibe.storage.json_file import read_json
+from sibe.storage.json_file import digest, read_json
 from sibe.storage.temporary_folder import publish_folder, replacing_folder
 
 FORMAT = 1
@@ -62,7 +65,7 @@ class ClipBank:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.kind, self.size, self._clips = _read_manifest(folder)
+        self.kind, self.size, self._clips, self._sha256 = _read_manifest(folder)
         shape = (self._clips[-1].start + self._clips[-1].frames, self.size, self.size, 3)
         with open_file(folder / FRAMES, within=folder, limit=_LARGEST) as file:
             have, want = os.fstat(file.fileno()).st_size, math.prod(shape)
@@ -79,6 +82,13 @@ class ClipBank:
             return cls(folder)
         except (ValueError, OSError) as error:
             raise UserError(f"clip bank {folder} is damaged ({error}): {_HOW}") from error
+
+    def verify(self) -> None:
+        """Refuse frames that are not those that were written; this reads all of them."""
+        if self._sha256 and hashlib.sha256(self._frames.data).hexdigest() != self._sha256:
+            raise UserError(
+                f"clip bank {self.folder} is damaged (the checksum of {FRAMES} is wrong): {_HOW}"
+            )
 
     def __reduce__(self) -> tuple[Any, tuple[Path]]:
         # np.memmap would pickle every frame.
@@ -173,7 +183,7 @@ def check_out(out: Path, overwrite: bool) -> None:
         )
 
 
-def _read_manifest(folder: Path) -> tuple[str, int, tuple[Clip, ...]]:
+def _read_manifest(folder: Path) -> tuple[str, int, tuple[Clip, ...], str]:
     if not folder.is_dir():
         raise UserError(f"there is no clip bank {folder}: {_HOW}")
     if not (folder / MANIFEST).is_file():
@@ -196,19 +206,24 @@ def _read_manifest(folder: Path) -> tuple[str, int, tuple[Clip, ...]]:
         if not texts or not counts or clip.start != start or clip.split not in SPLITS:
             raise ValueError(f"{MANIFEST} does not add up at clip {str(clip.source)[:100]!r}")
         start += clip.frames
-    return kind, size, clips
+    # An older version wrote no checksums.
+    sha256, frames_sha256 = data.pop("sha256", None), data.get("frames_sha256", "")
+    if sha256 is not None and sha256 != digest(data):
+        raise ValueError(f"the checksum of {MANIFEST} is wrong")
+    return kind, size, clips, frames_sha256
 
 
 def _fill(folder: Path, footage: Iterable[Footage], split: Splitter, kind: str, size: int) -> None:
     clips: list[Clip] = []
-    start = 0
+    start, checksum = 0, hashlib.sha256()
     with (folder / FRAMES).open("wb") as file:
         for source, sha256, frames in footage:
             count = 0
             for frame in frames:
                 if frame.shape != (size, size, 3) or frame.dtype != np.uint8:
                     raise ValueError(f"{source}: {frame.dtype} {frame.shape} in a bank of {size}")
-                file.write(frame.tobytes())
+                file.write(data := frame.tobytes())
+                checksum.update(data)
                 count += 1
             if count:
                 clips.append(Clip(source, sha256, start, count, ""))
@@ -218,7 +233,9 @@ def _fill(folder: Path, footage: Iterable[Footage], split: Splitter, kind: str, 
     if not clips:
         raise ValueError("a bank needs a frame")
     entries = [c._replace(split=s)._asdict() for c, s in zip(clips, splits, strict=True)]
-    manifest = {"format": FORMAT, "kind": kind, "size": size, "clips": entries}
+    manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "size": size, "clips": entries}
+    manifest["frames_sha256"] = checksum.hexdigest()
+    manifest["sha256"] = digest(manifest)
     with (folder / MANIFEST).open("w", encoding="utf-8") as text:
         json.dump(manifest, text, indent=1)
         _sync(text)

@@ -229,6 +229,8 @@ def _read_video(files: Sequence[Path], size: int, damage: list[str]) -> Frames:
             if not container.streams.video:
                 raise ValueError("there is no video in it")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError("its codec is unknown")
             stream.thread_type, stream.codec_context.thread_count = "AUTO", THREADS
             for packet in container.demux(stream):
                 for frame in _decode(packet, damage):
