@@ -58,7 +58,7 @@ test-clients: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[clients]'
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/clients/check_record_video.py
 
-# Apart from `test`, as it takes most of an hour: STATES=50 tries so many of each scenario.
+# Apart from `test`, as it takes about half an hour: STATES=50 tries so many of each scenario.
 STATES ?= 0
 test-power: setup
 	@command -v strace >/dev/null || sh scripts/apt_install.sh "strace" strace
