@@ -41,7 +41,7 @@ def checkpoint_reader(folder: Path) -> Reader:
 
     def read(data: bytes) -> None:
         path.write_bytes(data)
-        checkpoint.recorded_logs(path.parent)
+        checkpoint.recorded(path.parent)
         checkpoint.needed_episodes(path.parent)
         checkpoint.keep_newest(path.parent)
         checkpoint.load_newest(path.parent, map_location="cpu", report=lambda line: None)

@@ -245,7 +245,8 @@ class SequentialBottleneck(nn.Module):
 
 def _by_group(x: Tensor, group: int) -> Tensor:
     """Return ``[…, L, B, D]`` as ``[…, B/G, L·G, D]``."""
-    return x.unflatten(-2, (-1, group)).movedim(-4, -3).flatten(-3, -2)
+    groups: Tensor = x.unflatten(-2, (-1, group))
+    return groups.movedim(-4, -3).flatten(-3, -2)
 
 
 def _metrics(scores: Tensor, divergence: Tensor, surprise: Tensor) -> dict[str, Tensor]:
