@@ -19,9 +19,10 @@ from storm.specimens import NEWEST, OLDER, Specimens, numbers, same_config
 from storm.warm_process import Ended, run
 
 _CSV_FILES = ("train.csv", "eval.csv", "eval_episodes.csv")
+# Nothing tells that there was a newer checkpoint than those there are, but the env step is said.
 _SAYS = re.compile(
     r"damaged|missing|passed over|put back|left out|goes on without|is a link|is a folder|is a pipe"
-    r"|is a device|is a socket|was changed|config.json asks for"
+    r"|is a device|is a socket|was changed|config.json asks for|agent at env_step 1000:"
 )
 
 

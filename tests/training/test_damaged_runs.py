@@ -122,6 +122,15 @@ def test_the_report_names_the_damaged_line(run: Path, call: Call) -> None:
     assert code == 0 and "left out" not in out
 
 
+def test_a_link_to_itself_leaves_one_run_out(run: Path, call: Call) -> None:
+    shutil.copytree(run, run.parent / "good")
+    (run / "train.csv").unlink()
+    (run / "train.csv").symlink_to("train.csv")
+    code, out, err = call("report", run.parent, "--out", run.parent / "report")
+    assert code == 0, err
+    assert "cannot read a file of it (Too many levels of symbolic links)" in out
+
+
 def test_checkpoints_from_before_there_were_copies_go_on_as_ever(run: Path, call: Call) -> None:
     state = newest_state(run)
     del state["config"]

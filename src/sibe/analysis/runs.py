@@ -101,6 +101,8 @@ def read_runs(roots: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
             runs.append(run)
         except UserError as error:
             out.append(LeftOut(name, str(error).replace(str(folder), name)))
+        except OSError as error:  # a link that leads to itself, no permission
+            out.append(LeftOut(name, f"cannot read a file of it ({error.strerror or error})"))
     if not runs:
         where = ", ".join(map(str, roots))
         why = f" ({len(out)} left out; {out[0].name}: {out[0].reason})" if out else ""
