@@ -39,7 +39,8 @@ def updates_per_run(config: RunConfig) -> int:
     """Return how many updates a run makes: from the last random agent step on, every so many."""
     agent_steps = -(-config.schedule.env_steps // config.env.action_repeat)
     since = agent_steps - config.schedule.initial_steps
-    return since // sampling(config).every + 1 if since >= 0 else 0
+    drawn = sampling(config)
+    return (since // drawn.every + 1) * drawn.updates if since >= 0 else 0
 
 
 def with_defaults(config: RunConfig) -> RunConfig:

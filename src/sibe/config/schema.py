@@ -136,6 +136,8 @@ class SACConfig:
     """Factor of the (augmented) reward in the TD target."""
     tau: Fraction = 0.01
     """EMA coefficient of the target Q-functions."""
+    replay_ratio: Count = 1
+    """Updates after each agent step."""
     actor_every: Count = 2
     """Updates between two updates of actor and temperature."""
     target_every: Count = 2

@@ -83,7 +83,10 @@ class Learner:
         finished = None
         while self._env_step < self.config.schedule.env_steps or finished is None:
             finished = self._collector.step()
-            self._update_if_due()
+            since = self._collector.agent_step - self.config.schedule.initial_steps
+            if since >= 0 and since % self._sampling.every == 0:
+                for _ in range(self._sampling.updates):
+                    self._update()
             if self._env_step >= self._next_eval:
                 self._evaluate()
         if not self.evaluations or self.evaluations[-1].env_step < self._env_step:
@@ -93,10 +96,7 @@ class Learner:
     def _env_step(self) -> int:
         return self._collector.env_step
 
-    def _update_if_due(self) -> None:
-        since = self._collector.agent_step - self.config.schedule.initial_steps
-        if since < 0 or since % self._sampling.every:
-            return
+    def _update(self) -> None:
         metrics = self.agent.update(self.replay.minibatch(self._sampling, self._sample_rng))
         losses = torch.stack([metrics[name] for name in self.agent.must_be_finite])
         if not bool(torch.isfinite(losses).all()):

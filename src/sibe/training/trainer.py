@@ -150,7 +150,7 @@ class Trainer:
         started, metrics, finished = time.perf_counter(), MeanMetrics(), None
         while finished is None:
             finished = self._collect()
-            if self._update_is_due():
+            for _ in range(self._updates_due()):
                 metrics.add(self._update())
             if self.env_step >= self.next_eval and finished is None:
                 self.evaluate()
@@ -182,9 +182,9 @@ class Trainer:
             self._refuse_broken_weights()
             raise UserError(f"{error}; {_INTACT}") from error
 
-    def _update_is_due(self) -> bool:
+    def _updates_due(self) -> int:
         since = self.collector.agent_step - self.config.schedule.initial_steps
-        return since >= 0 and since % self.sampling.every == 0
+        return self.sampling.updates if since >= 0 and since % self.sampling.every == 0 else 0
 
     def _update(self) -> Metrics:
         chunk = self.replay.minibatch(self.sampling, self.sample_rng)
