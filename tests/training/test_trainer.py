@@ -20,6 +20,7 @@ from training_dummies import (
 )
 
 from sibe.catalogue.presets import preset_config
+from sibe.catalogue.run_config import sampling, updates_per_run
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
 from sibe.storage import checkpoint
@@ -70,6 +71,18 @@ def test_collect_update_evaluate_checkpoint_in_this_order(make: Make, tmp_path: 
     ]
     assert trainer.env.events[:2] == [("rewind", {}), ("open", ("loss", "spread"), 0)]
     assert checkpoint.list_steps(tmp_path / "run" / "checkpoint") == [6, 12]
+
+
+def test_the_replay_ratio_is_the_number_of_updates_after_each_agent_step(make: Make) -> None:
+    trainer = make()
+    wanted = trainer.config
+    wanted = replace(wanted, sac=replace(wanted.sac, replay_ratio=3))
+    trainer.sampling = sampling(wanted)
+    trainer.run()
+    learning = ["step", "update", "update", "update"]
+    assert happened(trainer, "step", "update") == ["step", *5 * learning]
+    length = replace(wanted.env, action_repeat=2)  # that of the stand-in
+    assert updates_per_run(replace(wanted, env=length)) == 15
 
 
 def test_an_evaluation_at_the_end_of_an_episode_comes_after_its_row(make: Make) -> None:
