@@ -42,7 +42,7 @@ def test_threads_and_a_resume_do_not_matter(tmp_path: Path) -> None:
     said = sibe(*FLAGS, "--threads", 2, "--env-steps", 1000, "--out", two)
     assert "with 1 thread (--deterministic portable)" in said
     assert json.loads((two / "config.json").read_text())["deterministic"] == "portable"
-    assert json.loads((two / "meta.json").read_text())["kernels"] is False
+    assert json.loads((two / "meta.json").read_text())["kernels"] == []
     said = sibe("train", "--resume", two, "--env-steps", 2000)  # sets the variables by itself
     assert "continuing at env_step 1000" in said
     for name in ("train.csv", "eval.csv", "eval_episodes.csv"):
