@@ -49,7 +49,7 @@ test-browser: setup
 test-readme: setup
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest tests/check_readme.py
 
-# Apart from `test`, as it takes an hour: STORM=short is a sample of it.
+# Apart from `test`, as it has about 950 cases: STORM=short is a sample of it.
 test-storm: setup
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m storm --seed $(SEED) --case '$(CASE)' $(if $(filter short,$(STORM)),--short)
 

@@ -95,24 +95,6 @@ def test_loss_equals_the_equations(length: int, negatives: str, reduction: str) 
     assert bound == pytest.approx(math.log(candidates) - surprise.mean(), rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("group", [1, 2, 3, 6])
-def test_negatives_of_the_group_are_those_of_its_chunks_alone(group: int) -> None:
-    length, batch = 2, 6
-    model, x = bottleneck(small(negatives="group")), inputs(length, batch)
-    out = model(x.c, x.action, x.c_next, seeded(9), group=group)
-    query = model.prediction(model.projection(torch.cat((out.z, x.action), -1)))
-    key, omega = model.target_prediction(out.z_next), model.bilinear.weight
-    expected = np.empty((length, batch))
-    for first in range(0, batch, group):
-        own = slice(first, first + group)
-        losses = brute_infonce(query[:, own].flatten(0, 1), key[:, own].flatten(0, 1), omega)
-        expected[:, own] = losses.reshape(length, group)
-    np.testing.assert_allclose(out.infonce.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
-    bound = math.log(length * group) - expected.mean()
-    measured = out.metrics["mutual_information_bound"].item()
-    assert measured == pytest.approx(bound, rel=1e-4, abs=1e-5)
-
-
 def test_pooled_and_step_negatives_agree_only_for_single_transitions() -> None:
     pooled, step = (bottleneck(small(negatives=kind)) for kind in ("pooled", "step"))
     for length in (1, 2):

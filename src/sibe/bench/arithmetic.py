@@ -122,6 +122,6 @@ def _sibe_macs(config: RunConfig, action_dim: int) -> int:
     online = encode + predict + project + latent**2
     # Without compression the divergence is only watched.
     compressed = transition * (3 if method.alpha else 1)
-    pairs = rows * {"pooled": rows, "step": chunks, "group": steps * sac.group}[method.negatives]
+    pairs = rows * rows if method.negatives == "pooled" else steps * chunks**2
     # Keys take no gradient: one product forward, one back.
     return rows * (3 * online + compressed + encode + predict) + 2 * pairs * latent

@@ -13,7 +13,7 @@ import functools
 import torch
 from torch import Tensor
 
-from sibe.kernels.library import at, library
+from sibe.kernels.library import at, functions, library
 
 KERNEL = 3
 _FILTERS = 16  # those that are computed together
@@ -69,7 +69,7 @@ def convolve_bytes(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tens
     size = (images, len(weight), out_side(height, stride), out_side(width, stride))
     y = torch.empty(size, memory_format=torch.channels_last)
     filters, bias = weight.permute(2, 3, 1, 0).contiguous(), bias.contiguous()  # [3, 3, C, F]
-    _functions().sibe_convolve_bytes(at(x), at(filters), at(bias), at(y), *_shape(x, y, stride))
+    functions().sibe_convolve_bytes(at(x), at(filters), at(bias), at(y), *_shape(x, y, stride))
     return y
 
 
@@ -90,7 +90,7 @@ def weight_gradient(
     sums = torch.zeros(torch.get_num_threads(), KERNEL**2 * channels + 1, filters)
     of_bytes, kept = int(x.dtype == torch.uint8), None if passed is None else at(passed)
     where = (at(x), of_bytes, at(gradient), at(y), kept, at(sums))
-    _functions().sibe_weight_gradient(*where, *_shape(x, gradient, stride))
+    functions().sibe_weight_gradient(*where, *_shape(x, gradient, stride))
     total = sums.sum(0)
     weight = total[:-1].view(KERNEL, KERNEL, channels, filters).permute(3, 2, 0, 1)
     return weight, total[-1]
@@ -101,9 +101,3 @@ def _shape(x: Tensor, y: Tensor, stride: int) -> tuple[object, int]:
     (images, channels, *size), (_, filters, *out_size) = x.shape, y.shape
     shape = _Shape(images, *size, channels, stride, *out_size, filters)
     return ctypes.byref(shape), torch.get_num_threads()
-
-
-def _functions() -> ctypes.CDLL:
-    found = library()
-    assert found is not None
-    return found

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sibe.kernels.library import library
+from sibe.kernels.library import functions, library
 
 Bytes = NDArray[np.uint8]
 Index = NDArray[np.int64]
@@ -35,8 +35,6 @@ def stack_crops(frames: Bytes, slots: Index, shifts: Index, out: Bytes) -> None:
         shifts: where the crop of a state begins, ``[N, 2]`` (row, column).
         out: ``[N, H, W, 3·S]``, contiguous; a crop must lie within its frame.
     """
-    functions = library()
-    assert functions is not None
     (states, stack), (_, height, width, _) = slots.shape, out.shape
     margin = np.subtract(frames.shape[1:3], (height, width))
     if (
@@ -49,4 +47,4 @@ def stack_crops(frames: Bytes, slots: Index, shifts: Index, out: Bytes) -> None:
     corners = np.ascontiguousarray(shifts @ [row_bytes, pixel_bytes], np.int64)
     sizes = _Stacks(states, stack, height, width, frame_bytes, row_bytes)
     where = (ctypes.c_void_p(array.ctypes.data) for array in (frames, slots, corners, out))
-    functions.sibe_stack_crops(*where, ctypes.byref(sizes), torch.get_num_threads())
+    functions().sibe_stack_crops(*where, ctypes.byref(sizes), torch.get_num_threads())

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sibe.kernels.convolution import KERNEL, out_side
-from sibe.kernels.library import at, library
+from sibe.kernels.library import at, functions, library
 
 _BLOCK = 16  # filters, or channels, that are computed together
 
@@ -103,6 +103,7 @@ def convolve(
         keep: whether the outputs of all layers are wanted, for ``gradients``.
     """
     layers, images = _layers(x, weights, strides), len(x)
+    scratch = _scratch(layers)
     maps = len(layers) - 2
     outputs = [
         torch.empty(images, *layer.out_shape) if keep or i == maps else None
@@ -111,13 +112,13 @@ def convolve(
     peaks = torch.empty(images, layers[-1].filters)
     filters = [w.permute(2, 3, 1, 0).contiguous() for w in weights]  # [3, 3, C, F]
     biases = [b.contiguous() for b in biases]
-    _functions().sibe_convolve_frames(
+    functions().sibe_convolve_frames(
         at(x),
         _all_at(filters),
         _all_at(biases),
         _all_at(outputs),
         at(peaks),
-        *_rest(layers, images),
+        *_rest(scratch, layers, images),
     )
     kept = tuple(y for y in outputs if y is not None)
     return Encoded(kept[maps if keep else 0], peaks, kept if keep else ())
@@ -139,12 +140,13 @@ def gradients(
         of_maps, of_peaks: the gradients of its maps and peaks.
     """
     layers, images = _layers(x, weights, strides), len(x)
+    scratch = _scratch(layers)
     sizes = [size for layer in layers for size in (layer.weight_size, layer.filters)]
     sums = torch.zeros(torch.get_num_threads(), sum(sizes))  # each thread's own
     transposed = [w.permute(2, 3, 0, 1).contiguous() for w in weights[:-1]]  # [3, 3, F, C]
     transposed.append(weights[-1].permute(0, 2, 3, 1).contiguous())  # [P, 3, 3, C]
     of_maps, of_peaks = of_maps.contiguous(), of_peaks.contiguous()
-    _functions().sibe_frame_gradients(
+    functions().sibe_frame_gradients(
         at(x),
         _all_at(transposed),
         _all_at(encoded.outputs),
@@ -153,7 +155,7 @@ def gradients(
         at(of_peaks),
         at(sums),
         ctypes.c_int64(sum(sizes)),
-        *_rest(layers, images),
+        *_rest(scratch, layers, images),
     )
     parts = iter(sums.sum(0).split(sizes))
     return [
@@ -179,30 +181,24 @@ def _layers(x: Tensor, weights: Sequence[Tensor], strides: Sequence[int]) -> lis
     return layers
 
 
-def _rest(layers: list[_Layer], images: int) -> tuple[object, ...]:
-    """Return the last arguments of both functions: scratch memory, layers, images, threads."""
-    first, threads = layers[0], torch.get_num_threads()
+def _scratch(layers: list[_Layer]) -> Tensor:
+    """Return room for one input and all outputs of a frame, for each thread."""
+    first = layers[0]
     size = first.height * first.width * first.channels + sum(layer.out_size for layer in layers)
-    scratch = torch.empty(threads, size)
+    return torch.empty(torch.get_num_threads(), size)
+
+
+def _rest(scratch: Tensor, layers: list[_Layer], images: int) -> tuple[object, ...]:
+    """Return the last arguments of both functions: scratch, layers, images, threads."""
+    threads, size = scratch.shape
     table = (_Layer * len(layers))(*layers)
-    return _Kept(scratch), ctypes.c_int64(size), table, len(layers), ctypes.c_int64(images), threads
-
-
-class _Kept(ctypes.c_void_p):
-    """Where a tensor begins; the tensor lives as long as this."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__(tensor.data_ptr())
-        self._tensor = tensor
+    return (
+        *(at(scratch), ctypes.c_int64(size), table, len(layers)),
+        *(ctypes.c_int64(images), threads),
+    )
 
 
 def _all_at(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
     """Return where each of the tensors begins; the null pointer for None."""
     places = (t if t is None else t.data_ptr() for t in tensors)
     return (ctypes.c_void_p * len(tensors))(*places)
-
-
-def _functions() -> ctypes.CDLL:
-    found = library()
-    assert found is not None
-    return found

@@ -56,6 +56,13 @@ def library() -> ctypes.CDLL | None:
     return find().library
 
 
+def functions() -> ctypes.CDLL:
+    """Return the compiled functions, which must be there."""
+    found = library()
+    assert found is not None
+    return found
+
+
 def at(tensor: Tensor) -> ctypes.c_void_p:
     """Return where the numbers of ``tensor`` begin."""
     return ctypes.c_void_p(tensor.data_ptr())

@@ -62,9 +62,6 @@ class Method(nn.Module, ABC):
     sees_sensors = False
     """Whether the method has a ``sensor_loss``; it then needs two sensors or more."""
 
-    group = 1
-    """How many chunks in a row of a minibatch look alike (``--sac.group``); set by the agent."""
-
     @abstractmethod
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
         """Return loss, bonus and metrics of a minibatch; all noise comes from ``generator``.

@@ -36,7 +36,6 @@ def cross_sensor_terms(
     x: Latents,
     alone: SensorLatents,
     generator: torch.Generator | None,
-    group: int = 1,
 ) -> CrossSensorTerms:
     """Return the terms that K sensors add to the loss of the joint bottleneck, with its networks.
 
@@ -45,7 +44,6 @@ def cross_sensor_terms(
         x: the joint c, and the actions.
         alone: c of each sensor alone.
         generator: draws all z.
-        group: how many chunks in a row look alike.
     """
     # Jointly, then each sensor alone: [1 + K, L, B, latent].
     z: Gaussian = bottleneck.stochastic_encoder(torch.cat((x.c[None], alone.c)))
@@ -56,6 +54,6 @@ def cross_sensor_terms(
         key = bottleneck.target_prediction(target.sample(generator))
     query = bottleneck.prediction(bottleneck.projection(torch.stack(own)))
     here, there = zip(*permutations(range(len(query)), 2), strict=True)
-    scores = bottleneck.scores(query[list(here)], key[list(there)], group)
+    scores = bottleneck.scores(query[list(here)], key[list(there)])
     divergence, _ = bottleneck.divergence(target, joint)
     return CrossSensorTerms(infonce(scores).mean(), divergence.mean())

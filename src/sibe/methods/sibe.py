@@ -56,9 +56,8 @@ class SIBEConfig:
     """How d_υ and ω start: passing z_t through, so that equal states score highest, or random."""
     kl_reduction: Literal["sum", "mean"] = "sum"
     """How the KL divergence is reduced over the dimensions of z."""
-    negatives: Literal["pooled", "step", "group"] = "pooled"
-    """Negatives: all other z_{t+1} of the minibatch, or only those of the same time step, or of
-    chunks that look alike (``--sac.group``)."""
+    negatives: Literal["pooled", "step"] = "pooled"
+    """Negatives: all other z_{t+1} of the minibatch, or those of the same time step only."""
     sensors: Literal["joint", "cross"] = "joint"
     """With several sensors: the loss on their joint c alone, or prediction across them as well."""
     lr: Positive = 1e-4
@@ -164,8 +163,6 @@ class SequentialBottleneck(nn.Module):
         action: Tensor | None,
         c_next: Tensor,
         generator: torch.Generator | None = None,
-        *,
-        group: int = 1,
     ) -> BottleneckOutput:
         """Return the loss of transitions and its terms.
 
@@ -174,7 +171,6 @@ class SequentialBottleneck(nn.Module):
             action: ``[L, B, A]`` or ``[B, A]``; None if ``action_dim`` is 0.
             c_next: as c.
             generator: draws z; None for torch's global one.
-            group: with negatives of the same group, how many chunks in a row are one.
         """
         if action is None:
             if self.action_dim:
@@ -184,7 +180,7 @@ class SequentialBottleneck(nn.Module):
                 )
             action = c.new_empty(*c.shape[:-1], 0)
         if c.dim() == 2:
-            out = self.forward(c[None], action[None], c_next[None], generator, group=group)
+            out = self.forward(c[None], action[None], c_next[None], generator)
             parts = {name: getattr(out, name)[0] for name in ("infonce", "kl", "z", "z_next")}
             return out._replace(**parts)
         online: Gaussian = self.stochastic_encoder(c)
@@ -196,11 +192,8 @@ class SequentialBottleneck(nn.Module):
         joint = torch.cat((z, action), dim=-1)
 
         divergence, predicted = self.divergence(target, joint)
-        scores = self.scores(self.prediction(self.projection(joint)), key, group)
-        surprise = infonce(scores)
-        if self.config.negatives == "group":  # [groups, L·group] -> [L, groups, group]
-            surprise = surprise.unflatten(1, (-1, group)).movedim(1, 0)
-        surprise = surprise.reshape(z.shape[:-1])
+        scores = self.scores(self.prediction(self.projection(joint)), key)
+        surprise = infonce(scores).reshape(z.shape[:-1])
         loss = surprise.mean()
         if self.config.alpha:
             loss = loss + self.config.alpha * divergence.mean()
@@ -224,16 +217,10 @@ class SequentialBottleneck(nn.Module):
                 return per_dimension.sum(-1), predicted
             return per_dimension.mean(-1), predicted
 
-    def scores(self, query: Tensor, key: Tensor, group: int = 1) -> Tensor:
-        """Return log h_ω of all pairs of ``[…, L, B, latent]``.
-
-        ``[…, L·B, L·B]`` (pooled), ``[…, L, B, B]`` (step), or of groups of G chunks
-        ``[…, B/G, L·G, L·G]``.
-        """
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return log h_ω of all pairs: ``[…, L·B, L·B]`` (pooled) or ``[…, L, B, B]`` (step)."""
         if self.config.negatives == "pooled":
             query, key = query.flatten(-3, -2), key.flatten(-3, -2)
-        elif self.config.negatives == "group":
-            query, key = _by_group(query, group), _by_group(key, group)
         scores: Tensor = self.bilinear(query, key)
         return scores
 
@@ -241,12 +228,6 @@ class SequentialBottleneck(nn.Module):
         """Move g_m and f_m towards g_o and f_o by τ (Eq. ema)."""
         update_ema(self.target_stochastic_encoder, self.stochastic_encoder, self.config.tau)
         update_ema(self.target_prediction, self.prediction, self.config.tau)
-
-
-def _by_group(x: Tensor, group: int) -> Tensor:
-    """Return ``[…, L, B, D]`` as ``[…, B/G, L·G, D]``."""
-    groups: Tensor = x.unflatten(-2, (-1, group))
-    return groups.movedim(-4, -3).flatten(-3, -2)
 
 
 def _metrics(scores: Tensor, divergence: Tensor, surprise: Tensor) -> dict[str, Tensor]:
@@ -278,8 +259,7 @@ class SIBE(Method):
 
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:
         """Return α·KL + InfoNCE, r* = λ·InfoNCE ``[L, B]`` and the bottleneck's metrics."""
-        group = min(self.group, x.c.shape[1])
-        out: BottleneckOutput = self.bottleneck(x.c, x.action, x.c_next, generator, group=group)
+        out: BottleneckOutput = self.bottleneck(x.c, x.action, x.c_next, generator)
         bonus = self.config.intrinsic * out.infonce.detach()
         return MethodOutput(out.loss, bonus, {**out.metrics, "bonus": bonus.mean()})
 
@@ -287,7 +267,7 @@ class SIBE(Method):
         self, x: Latents, alone: SensorLatents, generator: torch.Generator | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return InfoNCE + α·KL across sensors, and both terms as metrics."""
-        terms = cross_sensor_terms(self.bottleneck, x, alone, generator, self.group)
+        terms = cross_sensor_terms(self.bottleneck, x, alone, generator)
         loss = terms.infonce + self.config.alpha * terms.kl
         return loss, {"cross_infonce": terms.infonce.detach(), "cross_kl": terms.kl.detach()}
 

@@ -18,7 +18,7 @@ class Sampling(NamedTuple):
     """agent steps from one update to the next"""
     frames_per_state: int = 1
     """single frames that overlapping states share, or 1: states come stacked"""
-    updates: int = 1
-    """updates in a row whenever there is one, each with a minibatch of its own"""
     group: int = 1
     """sequences that look alike follow one another in groups of so many; 1 for any"""
+    updates: int = 1
+    """updates in a row whenever there is one, each with a minibatch of its own"""

@@ -69,7 +69,6 @@ class SAC:
         sac, enc = config.sac, config.encoder
         self.encoder = build_encoder(config, generator, state_size)
         self.method = build_method(enc.features, action_dim, generator).to(device)
-        self.method.group = sac.group
         self.actor = Actor(
             self._policy_feature_size(), action_dim, sac.hidden, generator=generator
         ).to(device)
@@ -303,8 +302,7 @@ class SAC:
     def metric_names(self) -> list[str]:
         """Return the names of all metrics of an update, found by a dry run of the method."""
         d, a = self.config.encoder.features, self.action_dim
-        chunks = max(2, self.config.sac.group)
-        zeros = torch.zeros(self.config.sac.chunk, chunks, d, device=self.device)
+        zeros = torch.zeros(self.config.sac.chunk, 2, d, device=self.device)
         latents = Latents(zeros, zeros, zeros.new_zeros(*zeros.shape[:2], a), zeros[..., 0])
         alone = None
         if self.method.sees_sensors:

@@ -89,7 +89,7 @@ def sampling(config: RunConfig) -> Sampling:
     late = config.encoder.fusion == "late" and config.env.seen.pixels
     frames = config.env.stack if late else 1
     batch, length = sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1
-    return Sampling(batch, length, sac.shift, 1, frames, sac.replay_ratio, sac.group)
+    return Sampling(batch, length, sac.shift, 1, frames, sac.group, sac.replay_ratio)
 
 
 def checkpoint_bytes(config: RunConfig) -> int:
