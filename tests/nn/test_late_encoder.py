@@ -47,6 +47,9 @@ def frames(count: int, batch: int) -> Tensor:
 def plain(encoder: LateFusionEncoder, frame: Tensor) -> Tensor:
     """Encode frames ``[N, H, W, C]`` with nothing but torch.nn.functional, NCHW."""
     maps = frame.permute(0, 3, 1, 2).double() / 255 - (0.5 if encoder.center else 0.0)
+    if encoder.chroma:
+        r, g, b = maps.unbind(1)
+        maps = torch.stack((2 * (r - b), 2 * g - r - b), 1)
     for conv in (encoder.first, *encoder.rest):
         maps = F.relu(F.conv2d(maps, conv.weight, conv.bias, conv.stride))
     shape = F.relu(F.conv2d(maps, encoder.pooled.weight, encoder.pooled.bias)).flatten(2).max(-1)[0]
@@ -54,9 +57,14 @@ def plain(encoder: LateFusionEncoder, frame: Tensor) -> Tensor:
     return torch.cat((encoder.shape_norm(shape), encoder.place_norm(place)), -1)
 
 
-@pytest.mark.parametrize(("stack", "center"), [(1, False), (2, True), (3, True)])
-def test_late_fusion_equals_the_textbook_formulation(stack: int, center: bool) -> None:
-    encoder = make_encoder(stack, center=center, smooth=True).double()
+@pytest.mark.parametrize(
+    ("stack", "center", "chroma"),
+    [(1, False, False), (2, True, False), (3, True, False), (2, False, True), (3, True, True)],
+)
+def test_late_fusion_equals_the_textbook_formulation(
+    stack: int, center: bool, chroma: bool
+) -> None:
+    encoder = make_encoder(stack, center=center, chroma=chroma, smooth=True).double()
     given = frames(stack + 3, 2)
     each = [plain(encoder, frame) for frame in given]
     expected = []

@@ -73,6 +73,24 @@ def test_centered_pixels_equal_subtracting_half_before_the_first_convolution() -
     )
 
 
+def test_chroma_equals_color_differences_before_the_first_convolution() -> None:
+    encoder = Encoder(20, 6, generator=seeded(), chroma=True, center=True).double()
+    pixels = images(4, 20, 20, 6)
+    r, g, b = pixels.double().unflatten(-1, (2, 3)).unbind(-1)  # two frames: [N, H, W, 2] each
+    differences = torch.stack((2 * (r - b), 2 * g - r - b), -1).flatten(-2) / 255
+    maps = F.conv2d(differences.permute(0, 3, 1, 2), encoder.first.weight, encoder.first.bias, 2)
+    maps = encoder.rest(maps.relu()).permute(0, 2, 3, 1).flatten(1)
+    torch.testing.assert_close(encoder(pixels), encoder.norm(encoder.project(maps)))
+
+
+def test_chroma_does_not_see_gray() -> None:
+    encoder = Encoder(20, 3, generator=seeded(), chroma=True).double()
+    pixels, gray = images(4, 20, 20, 3), images(4, 20, 20, 1).expand(-1, -1, -1, 3)
+    blank = torch.zeros(1, 20, 20, 3, dtype=torch.uint8)
+    torch.testing.assert_close(encoder(gray), encoder(blank).expand(4, -1), atol=1e-9, rtol=0)
+    assert not torch.allclose(encoder(pixels), encoder(blank).expand(4, -1))
+
+
 def test_linear_layers_start_orthogonal_wherever_they_are_nested() -> None:
     network = nn.Sequential(nn.Linear(7, 12), nn.Sequential(nn.Linear(12, 5, bias=False)))
     orthogonal_(network, seeded())

@@ -92,6 +92,8 @@ class EncoderConfig:
     """Squash c after its LayerNorm."""
     center: bool = False
     """Pixels in -1/2…1/2 instead of 0…1."""
+    chroma: bool = False
+    """See color differences alone, R - B and G - (R + B) / 2: brightness is ignored."""
     share_cameras: bool = False
     """With several cameras: one set of convolutions for all of them."""
     smooth: bool = False

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sibe.errors import UserError
 from sibe.kernels.convolution import out_side
+from sibe.nn.chroma import chroma_channels, on_rgb
 from sibe.nn.convolution import KERNEL, ConvolutionReLU, convolve_relu
 from sibe.nn.init import orthogonal_
 
@@ -37,8 +38,9 @@ def conv_size(size: int | tuple[int, int], strides: Sequence[int]) -> tuple[int,
 class Encoder(nn.Module):
     """φ: uint8 ``[..., H, W, C]`` -> ``[..., features]``; convolutions, FC, LayerNorm (, tanh).
 
-    ``center`` takes the pixels in -1/2…1/2 instead of 0…1; ``smooth`` starts each convolution as
-    a blur instead of a single pixel (see ``orthogonal_``).
+    ``center`` takes the pixels in -1/2…1/2 instead of 0…1; ``chroma`` their color differences
+    alone (see ``on_rgb``); ``smooth`` starts each convolution as a blur instead of a single pixel
+    (see ``orthogonal_``).
     """
 
     def __init__(
@@ -51,14 +53,16 @@ class Encoder(nn.Module):
         strides: Sequence[int] = (2, 1, 1, 1),
         tanh: bool = False,
         center: bool = False,
+        chroma: bool = False,
         smooth: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         height, width = conv_size(size, strides)
         self.features = features
-        self.tanh, self.center = tanh, center
-        self.first = ConvolutionReLU(channels, filters, strides[0])
+        self.tanh, self.center, self.chroma = tanh, center, chroma
+        seen = chroma_channels(channels) if chroma else channels
+        self.first = ConvolutionReLU(seen, filters, strides[0])
         # Numbered as when each ReLU was a layer of its own: there are checkpoints from then.
         rest = {
             str(2 * i + 1): ConvolutionReLU(filters, filters, stride)
@@ -73,7 +77,10 @@ class Encoder(nn.Module):
         """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions."""
         leading = pixels.shape[:-3]
         images = pixels.reshape(-1, *pixels.shape[-3:])
-        maps = self.rest(convolve_pixels(self.first, images, center=self.center))
+        weight, bias = pixel_weights(self.first, center=self.center, chroma=self.chroma)
+        # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
+        maps = convolve_relu(images.permute(0, 3, 1, 2), weight, bias, self.first.stride[0])
+        maps = self.rest(maps)
         # Flattened in the order it lies in memory; this only permutes the FC layer's inputs.
         c: Tensor = self.norm(self.project(maps.permute(0, 2, 3, 1).flatten(1)))
         return (c.tanh() if self.tanh else c).reshape(*leading, self.features)
@@ -84,18 +91,13 @@ class Encoder(nn.Module):
         return c
 
 
-def convolve_pixels(first: ConvolutionReLU, images: Tensor, *, center: bool) -> Tensor:
-    """Apply a first convolution to ``images`` in 0…255, ``[N, H, W, C]`` -> ``[N, F, h, w]``."""
-    # A contiguous NHWC tensor seen as NCHW *is* channels_last: convolutions keep it so.
-    maps = images.permute(0, 3, 1, 2)
-    return convolve_relu(maps, *pixel_weights(first, center=center), first.stride[0])
-
-
-def pixel_weights(first: ConvolutionReLU, *, center: bool) -> tuple[Tensor, Tensor]:
+def pixel_weights(first: ConvolutionReLU, *, center: bool, chroma: bool) -> tuple[Tensor, Tensor]:
     """Return weight and bias with which a first convolution takes pixels in 0…255."""
     # w · (x / 255) = (w / 255) · x: thousands of divisions instead of millions.
     weight, bias = first.weight / 255, first.bias
     assert bias is not None
+    if chroma:  # whose mean is 0
+        return on_rgb(weight), bias
     if center:  # w · (x / 255 - 1/2), by the bias for the same reason
         bias = bias - 127.5 * weight.sum((1, 2, 3))
     return weight, bias

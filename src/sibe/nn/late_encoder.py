@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from sibe.nn.chroma import chroma_channels
 from sibe.nn.convolution import ConvolutionReLU
 from sibe.nn.encoder import conv_size, pixel_weights
 from sibe.nn.frame_convolutions import convolve_frames
@@ -35,8 +36,8 @@ class LateFusionEncoder(nn.Module):
         size: height and width of a frame.
         channels: C, of one frame.
         stack: frames that make a state.
-        features, filters, strides, tanh, center, smooth, generator: as for ``Encoder``; one
-            convolution per stride, and the max-pooled one after them.
+        features, filters, strides, tanh, center, chroma, smooth, generator: as for ``Encoder``;
+            one convolution per stride, and the max-pooled one after them.
     """
 
     def __init__(
@@ -50,15 +51,18 @@ class LateFusionEncoder(nn.Module):
         strides: Sequence[int] = (2, 2, 1),
         tanh: bool = False,
         center: bool = False,
+        chroma: bool = False,
         smooth: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         conv_size(size, (*strides, 1))  # refuses what is too small for the pooled convolution
         height, width = conv_size(size, strides)
-        self.stack, self.features, self.tanh, self.center = stack, features, tanh, center
+        self.stack, self.features, self.tanh = stack, features, tanh
+        self.center, self.chroma = center, chroma
         self.strides = (*strides, 1)
-        self.first = ConvolutionReLU(channels, filters, strides[0])
+        seen = chroma_channels(channels) if chroma else channels
+        self.first = ConvolutionReLU(seen, filters, strides[0])
         self.rest = nn.Sequential(
             *(ConvolutionReLU(filters, filters, stride) for stride in strides[1:])
         )
@@ -93,7 +97,7 @@ class LateFusionEncoder(nn.Module):
 
     def _frame_features(self, frames: Tensor) -> Tensor:
         """Encode single frames ``[N, H, W, C]`` -> ``[N, POOLED + features]``."""
-        first = pixel_weights(self.first, center=self.center)
+        first = pixel_weights(self.first, center=self.center, chroma=self.chroma)
         layers = [first, *((conv.weight, conv.bias) for conv in (*self.rest, self.pooled))]
         weights, biases = zip(*layers, strict=True)
         maps, peaks = convolve_frames(frames, weights, biases, self.strides)

@@ -41,7 +41,7 @@ def build_camera_encoder(
     enc, size, stack = config.encoder, config.env.size, config.env.stack
     options: dict[str, Any] = {
         name: getattr(enc, name)
-        for name in ("features", "filters", "strides", "tanh", "center", "smooth")
+        for name in ("features", "filters", "strides", "tanh", "center", "chroma", "smooth")
     }
     if enc.fusion == "late":
         return LateFusionEncoder(size, _CHANNELS, stack=stack, **options, generator=generator)
