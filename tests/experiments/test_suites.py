@@ -144,6 +144,13 @@ def test_the_study_of_sensors_changes_sensors_and_nothing_else() -> None:
     assert config_of("study-sensors", "sibe-state").env.seen.names == ("state",)
 
 
+@pytest.mark.parametrize("suite", [name for name in SUITES if name.startswith("study-")])
+def test_the_study_sees_video_as_chroma_with_every_method(suite: str) -> None:
+    for run in SUITES[suite].runs():
+        config = build_config(SUITES[suite], run, NOTHING)
+        assert config.encoder.chroma == config.env.background.startswith("video")
+
+
 def test_smoke_is_tiny_and_says_its_threads() -> None:
     suite = SUITES["smoke"]
     assert len(suite.runs()) == 2 * 2 * 2
