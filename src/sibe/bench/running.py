@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from sibe.bench.plan import Bench
+from sibe.bench.reference.envpool import has_envpool
 from sibe.bench.results import Goal, Row, Section, timed_row
 from sibe.bench.sides import Side, interleave, median_ratio
 from sibe.bench.stopwatch import UPDATE_PARTS
 from sibe.bench.training_work import measure_run, our_training, reference_training, step_parts
-from sibe.bench.workloads import bench_config, our_env_step, period, reference_env_step
+from sibe.bench.workloads import (
+    bench_config,
+    envpool_env_step,
+    our_env_step,
+    period,
+    reference_env_step,
+)
 from sibe.envs.tasks import PAPER_BACKGROUNDS
 
 
@@ -25,7 +32,25 @@ def environment(bench: Bench) -> Section:
             what = f"environment step, {background}, {config.env.size}×{config.env.size}"
             rows.append(timed_row(what, times))
             bench.forget()
+    if has_envpool():
+        rows += _beside_envpool(bench)
     return Section(rows)
+
+
+def _beside_envpool(bench: Bench) -> list[Row]:
+    """Time a step on clean images against EnvPool's, which has no other setting."""
+    rows = []
+    for preset in bench.plan.presets:
+        config = bench_config(preset, background="clean")
+        works = {
+            "ours": bench.ours.prepare("ours", our_env_step, config),
+            "reference": bench.reference.prepare("reference", envpool_env_step, config),
+        }
+        times = interleave(works, bench.plan.pairs, bench.plan.seconds)
+        size = f"{config.env.size}×{config.env.size}"
+        rows.append(timed_row(f"environment step, clean, {size}, against EnvPool", times))
+        bench.forget()
+    return rows
 
 
 def training(bench: Bench) -> Section:

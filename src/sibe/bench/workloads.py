@@ -164,6 +164,19 @@ def reference_env_step(config: RunConfig) -> Work:
     return step
 
 
+def envpool_env_step(config: RunConfig) -> Work:
+    """One agent step in EnvPool, which begins the next episode by itself."""
+    from sibe.bench.reference.envpool import make_envpool
+
+    rng = np.random.default_rng(0)
+    env = make_envpool(config.env, seed=0)
+
+    def step() -> None:
+        env.step(_random_action(rng)[None].astype(np.float64))
+
+    return step
+
+
 def _random_action(rng: np.random.Generator) -> NDArray[np.float32]:
     return rng.uniform(-1, 1, ACTION_DIM).astype(np.float32)
 
