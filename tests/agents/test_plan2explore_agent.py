@@ -225,6 +225,7 @@ def test_eval_and_load_policy(finished: Path, capsys: pytest.CaptureFixture[str]
     "flags",
     [
         *(("--sac.lr", "0.1"), ("--sac.lr=0.1",), ("--encoder.features", "3")),
+        ("--sensor-dropout", "0.5"),
         *(("--stack", "3"), ("--size", "16"), ("--plan2explore.horizon", "0")),
         *(("--initial-steps", "3"), ("--replay-capacity", "5"), ("--plan2explore.mode", "both")),
         ("--sibe.alpha", "1"),

@@ -20,6 +20,7 @@ import sibe
 from sibe.catalogue.presets import PRESETS, preset_config
 from sibe.catalogue.run_config import from_json, to_json
 from sibe.cli import main as cli
+from sibe.cli import train as train_command
 from sibe.errors import UserError
 from sibe.logs.csv_log import read_csv
 from sibe.storage import checkpoint
@@ -324,6 +325,35 @@ def test_without_a_preset_the_run_that_is_there_keeps_its_own(
     assert run("train", *line) == 0
     said = capsys.readouterr().out
     assert f"preset debug (that of the run in {finished})" in said and "already finished" in said
+
+
+def test_train_needs_no_flag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[Any] = []
+    monkeypatch.setattr("sibe.training.run.train", lambda config, out: asked.append(config))
+    assert run("train") == 0
+    assert [config.env.task for config in asked] == ["cartpole_swingup"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "folder"),
+    [
+        (["--sensors", "pixels", "state"], "cartpole_swingup-clean-pixels+state"),
+        (["--sensors", "state", "--seed", "1"], "cartpole_swingup-clean-state"),
+        (["--cameras", "-1", "0"], "cartpole_swingup-clean-pixels_-1+pixels_0"),
+        ([], "cartpole_swingup-clean"),
+    ],
+)
+def test_without_a_preset_the_run_that_is_there_is_the_one_with_these_sensors(
+    flags: list[str], folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train_command, "has_begun", lambda files: True)
+    path = tmp_path / "runs" / folder / "sibe" / "seed1"
+    path.mkdir(parents=True)
+    (path / "config.json").write_text('{"preset": "debug"}')
+    chosen, why = train_command._choose_preset(flags, "cartpole_swingup", "sibe", "clean")
+    assert chosen == "debug" and f"{folder}/sibe" in why
 
 
 def test_load_policy_acts_on_single_states_and_batches(finished: Path) -> None:

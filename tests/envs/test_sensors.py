@@ -220,8 +220,10 @@ def test_the_state_of_a_gymnasium_env_is_its_own_vector() -> None:
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"sensors": ("lidar",)}, "unknown sensor 'lidar'"),
     ({"sensors": ()}, "needs a sensor"),
-    ({"sensors": ("state", "state")}, "twice"),
-    ({"cameras": (0, 0)}, "twice"),
+    ({"sensors": ("state", "state")}, "sensor 'state' is named twice"),
+    ({"cameras": (0, 0)}, "camera 0 is named twice"),
+    ({"cameras": 0}, "cameras must be a sequence"),
+    ({"sensors": None}, "sensors must be a sequence"),
     ({"sensors": ("state",), "cameras": (0, 1)}, "cameras see pixels"),
     ({"cameras": (0, 9)}, "has cameras 0 to 1"),
     ({"camera": 0, "cameras": (0, 1)}, "not both"),
@@ -236,9 +238,28 @@ def test_bad_sensors_are_refused_in_one_line(options: dict[str, Any], words: str
     assert "\n" not in str(caught.value)
 
 
-def test_an_env_of_images_has_no_state() -> None:
-    with pytest.raises(UserError, match="has no state"):
-        sibe.make_env(Dot(), sensors=BOTH)
+def test_an_env_of_images_or_of_nothing_has_no_state() -> None:
+    empty = gym.make("Pendulum-v1", render_mode="rgb_array")
+    empty.observation_space = gym.spaces.Box(-1, 1, (0,))
+    for env in (Dot(), empty):
+        with pytest.raises(UserError, match="has no state"):
+            sibe.make_env(env, sensors=BOTH)
+
+
+def test_state_alone_needs_no_picture_until_one_is_asked_for() -> None:
+    env = sibe.make_env(gym.make("Pendulum-v1"), sensors=("state",))
+    assert env.reset(seed=1)[0]["state"].shape == (3,)
+    with pytest.raises(UserError, match="make it with render_mode='rgb_array'"):
+        env.render()
+
+
+def test_state_alone_is_enlarged_as_it_is_now() -> None:
+    env: Any = sibe.make_env("Pendulum-v1", sensors=("state",), size=40)
+    env.reset(seed=1)
+    before = env.unwrapped.enlarged(64, 64)
+    for _ in range(5):
+        env.step(env.action_space.high)
+    assert (before != env.unwrapped.enlarged(64, 64)).any()
 
 
 def test_a_config_holds_sensors_that_go_together() -> None:

@@ -44,6 +44,21 @@ def test_the_estimate_is_near_what_was_measured(preset: str, method: str, measur
     assert 0.8 < find_agent(method).update_bytes(config) / measured < 1.3
 
 
+def test_the_estimate_counts_cameras() -> None:
+    one = on_cpu("cpu", "sibe")
+    two, none = (
+        replace(one, env=replace(one.env, **env))
+        for env in ({"cameras": (0, 1)}, {"sensors": ("state",)})
+    )
+    update = find_agent("sibe").update_bytes
+    heads = update(none)
+    assert 0 < heads < update(one) / 2
+    assert update(two) - heads == pytest.approx(2 * (update(one) - heads))
+    checkpoint = find_agent("sibe").checkpoint_bytes
+    shared = replace(two, encoder=replace(two.encoder, share_cameras=True))
+    assert checkpoint(none) < checkpoint(one) == checkpoint(shared) < checkpoint(two)
+
+
 @pytest.mark.parametrize("preset", ["cpu", "paper"])
 @pytest.mark.parametrize("method", ["sibe", "plan2explore"])
 def test_the_size_of_a_checkpoint_is_about_right(preset: str, method: str) -> None:

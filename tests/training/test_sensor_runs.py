@@ -189,6 +189,7 @@ def test_a_task_with_another_state_is_refused(
         (["pixels=2"], "a share from 0 to 1"),
         (["pixels=x"], "a share from 0 to 1"),
         (["state"], "no sensor 'state'"),
+        (["pixels=0.3", "pixels=0.5"], "pixels is dropped twice"),
     ],
 )
 def test_bad_drops_are_refused(words: list[str], problem: str) -> None:

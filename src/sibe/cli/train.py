@@ -7,6 +7,7 @@ first; then the whole line is parsed against the config they give.
 from __future__ import annotations
 
 import dataclasses
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -30,10 +31,19 @@ _WITH_RESUME = ("--resume", "--track", "--env-steps", "--allow-import")
 def first_value(args: list[str], *flags: str) -> str | None:
     """Return what follows the last of ``flags`` in ``args``, also as ``--flag=value``."""
     found = None
-    for here, after in zip(args, [*args[1:], ""], strict=True):
+    for here, after in zip_longest(args, args[1:], fillvalue=""):
         name, _, value = here.partition("=")
         if name.replace("_", "-") in flags:
             found = value or after
+    return found
+
+
+def all_values(args: list[str], flag: str) -> list[str]:
+    """Return the words that follow the last ``flag`` in ``args``, up to the next flag."""
+    found: list[str] = []
+    for here, word in enumerate(args):
+        if word.replace("_", "-") == flag:
+            found = list(takewhile(lambda after: not after.startswith("--"), args[here + 1 :]))
     return found
 
 
@@ -135,6 +145,13 @@ def _choose_preset(args: list[str], task: str, method: str, background: str) -> 
     config = preset_config("debug", task=task, method=method, background=background)
     if seed.isascii() and seed.isdigit():
         config = dataclasses.replace(config, seed=int(seed))
+    sensors, cameras = (tuple(all_values(args, flag)) for flag in ("--sensors", "--cameras"))
+    env = config.env
+    if sensors:
+        env = dataclasses.replace(env, sensors=sensors)  # type: ignore[arg-type]  # checked there
+    if all(camera.removeprefix("-").isdecimal() for camera in cameras):
+        env = dataclasses.replace(env, cameras=tuple(map(int, cameras)))
+    config = dataclasses.replace(config, env=env)
     out = first_value(args, "--out")
     path = default_directory(config) if out is None else Path(out)
     if RunFiles(path).config_json.exists() and has_begun(RunFiles(path)):

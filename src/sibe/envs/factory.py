@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,9 @@ def make_env(
     for name, number in {**wholes, "camera": camera}.items():
         if number is not None:
             _whole(name, number)
+    for name, given in {"sensors": sensors, "cameras": cameras}.items():
+        if not isinstance(given, Iterable):
+            raise UserError(f"{name} must be a sequence, such as a tuple, not {given!r}")
     seen = Sensors.of(
         (sensors,) if isinstance(sensors, str) else sensors, _whole("cameras", *cameras)
     )

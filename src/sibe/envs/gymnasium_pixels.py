@@ -180,11 +180,16 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
             return _as_rgb
         if mujoco_env:
             return lambda _: self._mujoco_frame(inner)
-        if self.gym_env.render_mode != "rgb_array":
-            raise UserError(f"{name} is seen by render(): make it with render_mode='rgb_array'")
+        if self.sensors.pixels:
+            self._check_render_mode(name)
         return lambda _: _as_rgb(self._rendered(name))
 
+    def _check_render_mode(self, name: str) -> None:
+        if self.gym_env.render_mode != "rgb_array":
+            raise UserError(f"{name} is seen by render(): make it with render_mode='rgb_array'")
+
     def _rendered(self, name: str) -> Any:
+        self._check_render_mode(name)
         try:
             return self.gym_env.render()
         except gym.error.DependencyNotInstalled as error:
@@ -203,7 +208,7 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
             self._frame = self._see(observation)
             return self._frame
         readings: dict[str, Any] = {}
-        self._frame = None
+        self._frame = self._seen = None
         if self.sensors.pixels:
             first, *others = self.sensors.views
             readings[first] = self._frame = self._see(observation)
@@ -225,7 +230,7 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
 def _vector_space(name: str, env: AnyEnv) -> gym.spaces.Box:
     """Return the space of the env's own observation, which must be a vector."""
     box = env.observation_space
-    if not isinstance(box, gym.spaces.Box) or len(box.shape) != 1:
+    if not isinstance(box, gym.spaces.Box) or len(box.shape) != 1 or not box.shape[0]:
         raise UserError(
             f"{name} has no state: it observes {box}, not a vector; leave the sensor state out"
         )

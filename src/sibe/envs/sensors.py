@@ -49,10 +49,10 @@ class Sensors(NamedTuple):
                 )
         if not chosen:
             raise UserError("an environment needs a sensor: pixels, state or both")
-        for given in (chosen, views):
+        for what, given in (("sensor", chosen), ("camera", views)):
             twice = next((one for one in given if list(given).count(one) > 1), None)
             if twice is not None:
-                raise UserError(f"the sensors name {twice!r} twice: name each once")
+                raise UserError(f"{what} {twice!r} is named twice: name each once")
         if views and PIXELS not in chosen:
             raise UserError("cameras see pixels: name the sensor pixels too, or no cameras")
         return cls(PIXELS in chosen, STATE in chosen, views if len(views) > 1 else ())

@@ -1,8 +1,8 @@
 """One representation of several sensors: an encoder for each, joined into one c.
 
 A sensor that gives no reading is replaced by a vector of its own, which is learned where sensors
-are dropped in training and zero where they never are. What c would be if one sensor alone were
-there costs no more than the last layer.
+are dropped in training, or seen alone, and zero where they never are. What c would be if one sensor
+alone were there costs no more than the last layer.
 """
 
 from __future__ import annotations

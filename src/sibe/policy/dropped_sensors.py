@@ -18,7 +18,7 @@ from sibe.training.seeding import numpy_stream
 def parse_drops(words: Sequence[str], sensors: Sensors) -> dict[str, float]:
     """Return the share of readings that are missing by sensor, from ``sensor=share`` each.
 
-    ``pixels`` stands for all cameras.
+    ``pixels`` stands for all cameras; without a share, all readings are missing.
     """
     shares: dict[str, float] = {}
     for word in words:
@@ -35,6 +35,8 @@ def parse_drops(words: Sequence[str], sensors: Sensors) -> dict[str, float]:
                 f"--drop {word}: the agent has no sensor {name!r}{nearest(name, sensors.names)} "
                 f"(it has {', '.join(sensors.names)})"
             )
+        if shares.keys() & set(meant):
+            raise UserError(f"--drop {word}: {name} is dropped twice: give one share")
         shares |= dict.fromkeys(meant, share)
     return shares
 
@@ -42,8 +44,8 @@ def parse_drops(words: Sequence[str], sensors: Sensors) -> dict[str, float]:
 def with_drops(policy: TrainedPolicy, shares: Mapping[str, float], seed: int) -> Policy:
     """Return a policy that plays with readings missing at random, each step and sensor apart.
 
-    A missing sensor's encoding is what it was replaced by in training with ``--sensor-dropout``,
-    and zero without.
+    A missing sensor's encoding is what stood for it in training, with ``--sensor-dropout`` or
+    prediction across sensors, and zero without. All stacked frames of a step are missing at once.
 
     Args:
         policy: an agent of SAC.

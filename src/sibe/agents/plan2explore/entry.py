@@ -29,7 +29,11 @@ def check(config: RunConfig) -> None:
                 "see --plan2explore.* in sibe train --method plan2explore --help"
             )
     if not config.env.seen.bare:
-        raise UserError("plan2explore sees the pixels of one camera alone: leave out --sensors")
+        raise UserError(
+            "plan2explore sees the pixels of one camera alone: leave out --sensors and --cameras"
+        )
+    if config.env.sensor_dropout:
+        raise UserError("plan2explore has one sensor, which it needs: leave out --sensor-dropout")
     if config.env.stack != 1:
         raise UserError("plan2explore is recurrent and takes single frames: use --stack 1")
 

@@ -95,7 +95,10 @@ def sampling(config: RunConfig) -> Sampling:
 def checkpoint_bytes(config: RunConfig) -> int:
     """Return about the bytes of a checkpoint: weights, targets, and two moments of each."""
     height, width = conv_size(config.env.size, config.encoder.strides)
-    encoder = height * width * config.encoder.filters * config.encoder.features
+    cameras = len(config.env.seen.views)
+    if config.encoder.share_cameras:
+        cameras = min(cameras, 1)
+    encoder = cameras * height * width * config.encoder.filters * config.encoder.features
     width_of_heads = getattr(config.method_config, "hidden", 0)
     # Square layers: of two critics and their targets and of the actor; of a method, about three.
     heads = 11 * config.sac.hidden**2 + 9 * width_of_heads**2
@@ -127,4 +130,5 @@ def update_bytes(config: RunConfig) -> int:
     transitions = wanted.batch * wanted.length
     width = config.sac.hidden + getattr(config.method_config, "hidden", 0)
     pairs = 0 if config.method == "none" else 4 * transitions**2
-    return stored + images + 4 * 24 * width * transitions + pairs
+    cameras = len(config.env.seen.views)
+    return cameras * (stored + images) + 4 * 24 * width * transitions + pairs
