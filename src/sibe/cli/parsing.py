@@ -84,7 +84,9 @@ def _run_tyro(kind: Any, args: Sequence[str], prog: str) -> Any:
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-    raise _Refused(" ".join(re.findall(r"[^\s─-╿]+", printed.getvalue())))
+    # Rulers are of dashes where the terminal has no box characters.
+    words = (word for word in re.findall(r"[^\s─-╿]+", printed.getvalue()) if word.strip("-"))
+    raise _Refused(" ".join(words).partition(" For full helptext")[0])
 
 
 def options(kind: Any, prefix: str = "") -> Iterator[Option]:
