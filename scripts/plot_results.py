@@ -46,13 +46,13 @@ def draw_returns(axis: Any, folder: Path) -> None:
     axis.legend(frameon=False, fontsize=8)
 
 
-def draw_losses(axes: dict[str, Any], folder: Path, style: str) -> None:
+def draw_losses(axes: dict[str, Any], folder: Path, color: str) -> None:
     """Draw KL and InfoNCE of the SIBE runs of one setting."""
-    for path in sorted((folder / "sibe").glob(f"*/{TRAIN_CSV}")):
+    for number, path in enumerate(sorted((folder / "sibe").glob(f"*/{TRAIN_CSV}"))):
         run = read_csv(path)
-        label = f"{folder.name.split('-')[-1]}, {path.parent.name}"
+        label = None if number else folder.name.split("-")[-1]
         for name, axis in axes.items():
-            axis.plot(run["frame"], run[name], style, lw=1, label=label)
+            axis.plot(run["frame"], run[name], color=color, lw=0.8, label=label)
 
 
 def main(folder: Path) -> None:
@@ -66,11 +66,11 @@ def main(folder: Path) -> None:
         if column == 0:
             axis.set_ylabel("mean return of the evaluation episodes")
     losses = {name: figure.add_subplot(grid[row, -1]) for row, name in enumerate(("kl", "infonce"))}
-    for setting, style in zip(settings, ("-", "--", ":"), strict=False):
-        draw_losses(losses, setting, style)
+    for number, setting in enumerate(settings):
+        draw_losses(losses, setting, f"C{number}")
     losses["kl"].set(ylabel="KL (nats)", title="sibe", yscale="log")
     losses["infonce"].set(ylabel="InfoNCE (nats)", xlabel="environment steps")
-    losses["kl"].legend(frameon=False, fontsize=7, ncols=2)
+    losses["kl"].legend(frameon=False, fontsize=8)
     figure.savefig(folder / "curves.png", dpi=110)
 
 
