@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sibe.bench.plan import Bench
 from sibe.bench.reference.envpool import has_envpool
 from sibe.bench.results import Goal, Row, Section, timed_row
-from sibe.bench.sides import Side, interleave, median_ratio
+from sibe.bench.sides import Side, Work, interleave, median_ratio
 from sibe.bench.stopwatch import UPDATE_PARTS
 from sibe.bench.training_work import measure_run, our_training, reference_training, step_parts
 from sibe.bench.workloads import (
@@ -15,42 +17,34 @@ from sibe.bench.workloads import (
     period,
     reference_env_step,
 )
+from sibe.config.schema import RunConfig
 from sibe.envs.tasks import PAPER_BACKGROUNDS
 
 
 def environment(bench: Bench) -> Section:
-    """Time an agent step of the environment in each visual setting."""
+    """Time an agent step of the environment in each visual setting; EnvPool has only clean."""
     rows = []
     for preset in bench.plan.presets:
         for background in PAPER_BACKGROUNDS:
             config = bench_config(preset, background=background)
-            works = {
-                "ours": bench.ours.prepare("ours", our_env_step, config),
-                "reference": bench.reference.prepare("reference", reference_env_step, config),
-            }
-            times = interleave(works, bench.plan.pairs, bench.plan.seconds)
-            what = f"environment step, {background}, {config.env.size}×{config.env.size}"
-            rows.append(timed_row(what, times))
-            bench.forget()
-    if has_envpool():
-        rows += _beside_envpool(bench)
+            rows.append(_step_row(bench, config, reference_env_step))
+        if has_envpool():
+            config = bench_config(preset, background="clean")
+            rows.append(_step_row(bench, config, envpool_env_step, ", against EnvPool"))
     return Section(rows)
 
 
-def _beside_envpool(bench: Bench) -> list[Row]:
-    """Time a step on clean images against EnvPool's, which has no other setting."""
-    rows = []
-    for preset in bench.plan.presets:
-        config = bench_config(preset, background="clean")
-        works = {
-            "ours": bench.ours.prepare("ours", our_env_step, config),
-            "reference": bench.reference.prepare("reference", envpool_env_step, config),
-        }
-        times = interleave(works, bench.plan.pairs, bench.plan.seconds)
-        size = f"{config.env.size}×{config.env.size}"
-        rows.append(timed_row(f"environment step, clean, {size}, against EnvPool", times))
-        bench.forget()
-    return rows
+def _step_row(
+    bench: Bench, config: RunConfig, reference: Callable[[RunConfig], Work], note: str = ""
+) -> Row:
+    works = {
+        "ours": bench.ours.prepare("ours", our_env_step, config),
+        "reference": bench.reference.prepare("reference", reference, config),
+    }
+    times = interleave(works, bench.plan.pairs, bench.plan.seconds)
+    bench.forget()
+    size = f"{config.env.size}×{config.env.size}"
+    return timed_row(f"environment step, {config.env.background}, {size}{note}", times)
 
 
 def training(bench: Bench) -> Section:

@@ -1,9 +1,8 @@
 """Chroma: what of a pixel's color is left when brightness is taken away.
 
-Where the robot has a color and what is behind it has little (gray clips, most of the world), it
-stands out in the color differences and nearly vanishes in brightness. They are linear in red, green
-and blue, so a first convolution that looks at them is one that looks at RGB, with other weights: no
-image is converted.
+Where the robot has a color and what is behind it has none (gray clips), the color differences show
+the robot alone. They are linear in red, green and blue, so a first convolution that looks at them
+is one that looks at RGB, with other weights: no image is converted.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 _OF_RGB = ((2.0, 0.0, -2.0), (-1.0, 2.0, -1.0))
-"""2 (R - B) and 2 (G - (R + B) / 2); with the factor, a saturated color is as strong as white."""
+"""2 (R - B) and 2 (G - (R + B) / 2)"""
 
 
 def chroma_channels(rgb_channels: int) -> int:
