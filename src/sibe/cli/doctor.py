@@ -85,8 +85,7 @@ def check_kernels() -> str:
     found = library.find()
     if found.library is None:
         return f"none, so learning on the CPU takes longer ({' '.join(found.reason.split())})"
-    use = "convolutions and sampling" if in_use() else "sampling"
-    return f"{found.reason}, for {use}"
+    return f"{found.reason}, for {', '.join(('sampling', *in_use()))}"
 
 
 def check_memory(preset: str) -> str:
