@@ -106,7 +106,11 @@ class DummyPolicy:
         self.events.append(("policy reset",))
 
     def act(
-        self, obs: Any, generator: torch.Generator | None, episodes: Sequence[int] | None = None
+        self,
+        obs: Any,
+        generator: torch.Generator | None,
+        episodes: Sequence[int] | None = None,
+        missing: Any = None,
     ) -> npt.NDArray[np.float32]:
         self.events.append(("act",))
         self.shown.append(obs[0].copy())

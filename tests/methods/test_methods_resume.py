@@ -1,4 +1,4 @@
-"""Every method: a run that stops after a checkpoint and goes on ends as one that never stopped."""
+"""Every method and agent: a run that was stopped or killed ends as one that never was."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import torch
 
 import sibe
 from sibe.catalogue.presets import preset_config
-from sibe.catalogue.registry import METHODS
+from sibe.catalogue.registry import ENTRIES
 from sibe.config.schema import RunConfig
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
-from sibe.methods.entry import Entry
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.trainer import Trainer
@@ -33,7 +32,6 @@ SENSORS: dict[str, dict[str, Any]] = {
         "sensors": ("pixels", "state"),
         "cameras": (0, 1),
         "sensor_dropout": 0.3,
-        "size": 16,
     },
     "state": {"sensors": ("state",)},
 }
@@ -106,12 +104,13 @@ def assert_same_result(whole: Path, broken: Path) -> None:
         assert equal, key
 
 
-NAMES = [name for name, entry in METHODS.items() if isinstance(entry, Entry)]
-
-
 @pytest.mark.parametrize(
     ("name", "sensors"),
-    [*((name, kind) for name in NAMES for kind in ("pixels", "several")), ("sibe", "state")],
+    [
+        *((name, kind) for name in ENTRIES for kind in ("pixels", "several")),
+        ("sibe", "state"),
+        ("plan2explore", "state"),
+    ],
 )
 def test_resume_is_exact(
     name: str,
@@ -140,7 +139,7 @@ def train_in_a_process(name: str, sensors: str, out: str) -> None:
     sibe.train(config=short(name, sensors), out=out)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENTRIES)
 def test_killed_with_several_sensors_it_ends_the_same(
     name: str, uninterrupted: Callable[[str, str], Path], tmp_path: Path
 ) -> None:

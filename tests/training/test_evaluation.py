@@ -52,6 +52,7 @@ class _BatchSensitive:
         obs: np.ndarray,
         generator: torch.Generator | None,
         episodes: Sequence[int] | None = None,
+        missing: np.ndarray | None = None,
     ) -> np.ndarray:
         assert episodes is not None and list(episodes) == sorted(episodes)
         self.batches.append(len(obs))

@@ -9,7 +9,14 @@ import torch
 
 from sibe.agents.protocol import Agent
 from sibe.config.schema import RunConfig
+from sibe.errors import UserError
 from sibe.replay.sampling import Sampling
+
+
+def require_sensors(flag: str, config: RunConfig) -> None:
+    """Refuse ``flag`` where there is one sensor alone."""
+    if len(config.env.seen.names) < 2:
+        raise UserError(f"{flag} needs two sensors or more: add --sensors pixels state")
 
 
 class AgentEntry(NamedTuple):

@@ -19,8 +19,9 @@ from sibe.envs.sensors import Observation
 from sibe.replay.chunk import Chunk
 
 Metrics = dict[str, Tensor]
-Pixels = npt.NDArray[np.uint8]
 Actions = npt.NDArray[np.float32]
+Missing = npt.NDArray[np.bool_]
+"""``[N, K]``: which of K sensors gave no reading"""
 
 
 class Policy(Protocol):
@@ -34,6 +35,7 @@ class Policy(Protocol):
         obs: Observation,
         generator: torch.Generator | None,
         episodes: Sequence[int] | None = None,
+        missing: Missing | None = None,
     ) -> Actions:
         """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``, one of each episode.
 
@@ -41,7 +43,8 @@ class Policy(Protocol):
         A generator makes this the policy that collects, and draws all it leaves to chance; None
         makes it the one that is evaluated, without any chance. ``episodes`` says which of the
         episodes begun since ``reset`` the rows belong to, in ascending order (default: 0 … N-1);
-        those that are left out have ended.
+        those that are left out have ended. ``missing`` says which sensors, in the order of
+        ``Sensors.names``, gave no reading; what stands in their place in ``obs`` is not looked at.
         """
 
 
@@ -65,7 +68,7 @@ class Agent(Protocol):
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from one minibatch, of the size its config's ``Sampling`` says; return metrics."""
 
-    def embed(self, obs: Observation) -> dict[str, Tensor]:
+    def embed(self, obs: Observation, missing: Missing | None = None) -> dict[str, Tensor]:
         """Return representations ``[N, …]`` of single states by name, for grids and probes."""
 
     def metric_names(self) -> list[str]:
@@ -87,7 +90,9 @@ class Agent(Protocol):
 class Act(Protocol):
     """States and a generator, or None for the mean action -> actions."""
 
-    def __call__(self, obs: Observation, generator: torch.Generator | None) -> Actions:
+    def __call__(
+        self, obs: Observation, generator: torch.Generator | None, missing: Missing | None = None
+    ) -> Actions:
         """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``."""
 
 
@@ -105,6 +110,7 @@ class MemorylessPolicy:
         obs: Observation,
         generator: torch.Generator | None,
         episodes: Sequence[int] | None = None,
+        missing: Missing | None = None,
     ) -> Actions:
         """Return actions ``[N, A]``; which episode a state is of makes no difference."""
-        return self._act(obs, generator)
+        return self._act(obs, generator, missing)

@@ -28,6 +28,11 @@ def each(function: Callable[..., Any], *readings: Any) -> Any:
     return {name: function(*(reading[name] for reading in readings)) for name in first}
 
 
+def count(readings: Any) -> int:
+    """Return N of a batch of N readings, bare or by sensor."""
+    return len(next(iter(readings.values())) if isinstance(readings, dict) else readings)
+
+
 class Sensors(NamedTuple):
     """Which sensors there are."""
 

@@ -102,11 +102,12 @@ class SensorEncoder(nn.Module):
 
 
 def drop_sensors(
-    shape: tuple[int, ...], share: float, generator: torch.Generator, device: torch.device
+    shape: tuple[int, ...], share: float, generator: torch.Generator | None, device: torch.device
 ) -> Tensor:
     """Return which sensors are hidden, bool ``shape [..., K]``: each with probability ``share``.
 
     Of the sensors of a state at least one stays: where all would go, the one that was drawn last.
     """
-    draws = torch.rand(shape, generator=generator, device=generator.device).to(device)
+    where = device if generator is None else generator.device
+    draws = torch.rand(shape, generator=generator, device=where).to(device)
     return (draws < share) & (draws < draws.amax(-1, keepdim=True))

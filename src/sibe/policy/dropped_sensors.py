@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from sibe.agents.protocol import Actions, MemorylessPolicy, Policy
-from sibe.agents.sac.agent import SAC
-from sibe.envs.sensors import Observation, Sensors
+from sibe.agents.protocol import Actions, Missing, Policy
+from sibe.envs.sensors import Observation, Sensors, count
 from sibe.errors import UserError, nearest
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import numpy_stream
@@ -48,19 +48,38 @@ def with_drops(policy: TrainedPolicy, shares: Mapping[str, float], seed: int) ->
     prediction across sensors, and zero without. All stacked frames of a step are missing at once.
 
     Args:
-        policy: an agent of SAC.
+        policy: the policy that sees the rest.
         shares: of readings that are missing, 0 to 1, by sensor.
         seed: which of them.
     """
-    agent = policy.agent
-    if not isinstance(agent, SAC):
-        raise UserError(f"--drop does not apply to {policy.config.method}, a standalone agent")
-    missing_share = np.array([shares.get(name, 0.0) for name in policy.config.env.seen.names])
-    rng = numpy_stream(seed, "dropped sensors")
+    names = policy.config.env.seen.names
+    return _Dropping(
+        policy.agent.policy(),
+        np.array([shares.get(name, 0.0) for name in names]),
+        numpy_stream(seed, "dropped sensors"),
+    )
 
-    def act(obs: Observation, generator: torch.Generator | None) -> Actions:
-        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
-        missing = rng.random((len(first), len(missing_share))) < missing_share
-        return agent.act(obs, generator, missing)
 
-    return MemorylessPolicy(act)
+class _Dropping:
+    """A policy; ``shares [K]`` of its readings are missing, drawn by ``rng``."""
+
+    def __init__(
+        self, policy: Policy, shares: npt.NDArray[np.float64], rng: np.random.Generator
+    ) -> None:
+        self._policy, self._shares, self._rng = policy, shares, rng
+
+    def reset(self) -> None:
+        """Begin new episodes."""
+        self._policy.reset()
+
+    def act(
+        self,
+        obs: Observation,
+        generator: torch.Generator | None,
+        episodes: Sequence[int] | None = None,
+        missing: Missing | None = None,
+    ) -> Actions:
+        """Return actions without the readings that are drawn here, and those ``missing`` before."""
+        drawn = self._rng.random((count(obs), len(self._shares))) < self._shares
+        missing = drawn if missing is None else drawn | missing
+        return self._policy.act(obs, generator, episodes, missing)

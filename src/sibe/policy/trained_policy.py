@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 
 from sibe.agents.protocol import Agent, MemorylessPolicy
-from sibe.agents.sac.agent import SAC
 from sibe.config.schema import EnvConfig, RunConfig
 from sibe.envs.sensors import Observation
 from sibe.errors import UserError, nearest
@@ -81,8 +80,7 @@ class TrainedPolicy:
         for absent in shapes.keys() - readings.keys():
             kind = np.uint8 if len(shapes[absent]) == 3 else np.float32
             readings[absent] = np.zeros((rows, *shapes[absent]), kind)
-        agent = cast(SAC, self.agent)  # no other takes several sensors
-        actions = agent.act(readings, generator, missing if missing.any() else None)
+        actions = self._policy.act(readings, generator, None, missing if missing.any() else None)
         return actions[0] if single else actions
 
     def predict(

@@ -17,18 +17,18 @@ from sibe.agents.modules import load_modules
 from sibe.agents.plan2explore.behavior import ADAM_EPS, Behavior, LatentActor, descend
 from sibe.agents.plan2explore.config import Plan2ExploreConfig
 from sibe.agents.plan2explore.disagreement import EnsembleDisagreement
-from sibe.agents.plan2explore.images import to_float
 from sibe.agents.plan2explore.imagination import Imagined, imagine
 from sibe.agents.plan2explore.networks import frozen
 from sibe.agents.plan2explore.policy import RecurrentPolicy
 from sibe.agents.plan2explore.rssm import State
 from sibe.agents.plan2explore.world_model import ModelOutput, WorldModel
-from sibe.agents.protocol import Metrics, Pixels, Policy
+from sibe.agents.protocol import Metrics, Missing, Policy
 from sibe.config.schema import RunConfig
+from sibe.envs.sensors import Observation, count, each
 from sibe.replay.chunk import Chunk
 
 MODEL_METRICS = (
-    *("model_loss", "image_loss", "reward_loss", "continue_loss", "kl", "prior_std"),
+    *("reward_loss", "continue_loss", "kl", "prior_std"),
     *("posterior_std", "model_gradient", "ensemble_loss"),
 )
 BEHAVIOR_METRICS = ("actor_loss", "value_loss", "imagined_reward", "bonus", "value", "action_std")
@@ -42,7 +42,7 @@ class Plan2Explore:
         action_dim: A.
         generator: draws the initial weights and all noise of the updates.
         device: where the networks live.
-        state_size: 0: it sees pixels alone.
+        state_size: numbers of the sensor ``state``; 0 if there is none.
     """
 
     def __init__(
@@ -56,7 +56,16 @@ class Plan2Explore:
         own: Plan2ExploreConfig = config.method_config
         self.config, self.own, self.device, self.generator = config, own, device, generator
         self.action_dim, self.state_size = action_dim, state_size
-        self.model = WorldModel(own, config.env.size, action_dim, generator=generator)
+        self.sensors = config.env.seen
+        self.model = WorldModel(
+            own,
+            config.env.size,
+            action_dim,
+            sensors=self.sensors,
+            state_size=state_size,
+            dropout=config.env.sensor_dropout,
+            generator=generator,
+        )
         for convolutions in (self.model.encoder, self.model.decoder):
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model.to(device)
@@ -159,22 +168,27 @@ class Plan2Explore:
         )
 
     @torch.no_grad()
-    def embed(self, obs: Pixels) -> dict[str, Tensor]:
+    def embed(self, obs: Observation, missing: Missing | None = None) -> dict[str, Tensor]:
         """Return, for frames uint8 ``[N, H, W, 3]`` without a past, c and z.
 
         c is the encoder's embedding ``[N, E]``, z the mean of the posterior at the first frame of
-        an episode ``[N, S]``.
+        an episode ``[N, S]``. With several sensors, frames are readings by sensor, and
+        ``missing [N, K]`` says which of them gave none.
         """
-        c = self.model.encoder(to_float(torch.from_numpy(obs).to(self.device)))
-        initial = self.model.rssm.initial(len(obs))
-        action = c.new_zeros(len(obs), self.action_dim)
+        readings = each(lambda part: torch.from_numpy(part).to(self.device), obs)
+        absent = None if missing is None else torch.from_numpy(missing).to(self.device)
+        c = self.model.embed(readings, absent)
+        initial = self.model.rssm.initial(count(obs))
+        action = c.new_zeros(count(obs), self.action_dim)
         state = self.model.rssm.observe_step(initial, action, c, torch.zeros_like(initial.stoch))
         return {"c": c, "z": state.stoch}
 
     def metric_names(self) -> list[str]:
         """Return the names of all metrics of an update."""
         learned = [_metric(name, key) for name in self.behaviors for key in BEHAVIOR_METRICS]
-        return [*MODEL_METRICS, *learned]
+        seen = {"image_loss": self.sensors.pixels, "state_loss": self.sensors.state}
+        readings = [name for name, there in seen.items() if there]
+        return ["model_loss", *readings, *MODEL_METRICS, *learned]
 
     def networks(self) -> dict[str, nn.Module]:
         """Return all networks by name."""

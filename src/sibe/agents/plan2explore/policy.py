@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from sibe.agents.plan2explore.behavior import LatentActor
-from sibe.agents.plan2explore.images import to_float
 from sibe.agents.plan2explore.rssm import State
 from sibe.agents.plan2explore.world_model import WorldModel
-from sibe.agents.protocol import Actions, Pixels
+from sibe.agents.protocol import Actions, Missing
+from sibe.envs.sensors import Observation, count, each
 from sibe.errors import UserError
 from sibe.nn.gaussian import standard_normal
 
@@ -47,21 +47,32 @@ class RecurrentPolicy:
     @torch.no_grad()
     def act(
         self,
-        obs: Pixels,
+        obs: Observation,
         generator: torch.Generator | None,
         episodes: Sequence[int] | None = None,
+        missing: Missing | None = None,
     ) -> Actions:
-        """Return actions ``[N, A]`` for frames uint8 ``[N, H, W, 3]``.
+        """Return actions ``[N, A]`` for frames uint8 ``[N, H, W, 3]``, or readings by sensor.
 
         With a generator the state is sampled from the posterior and the action from the actor,
-        plus noise; without, both are means.
+        plus noise; without, both are means. Where every sensor is ``missing`` the model goes on
+        without a frame: the state is the prior's.
         """
-        state, action = self._recall(list(range(len(obs))) if episodes is None else list(episodes))
-        embedding = self._model.encoder(to_float(torch.from_numpy(obs).to(self._device)))
+        before = self._recall(list(range(count(obs))) if episodes is None else list(episodes))
+        state, action = before
+        readings = each(lambda part: torch.from_numpy(part).to(self._device), obs)
+        absent = None if missing is None else torch.from_numpy(missing).to(self._device)
+        embedding = self._model.embed(readings, absent)
         noise = torch.zeros_like(state.stoch)
         if generator is not None:
             noise = standard_normal(noise, generator)
-        state = self._model.rssm.observe_step(state, action, embedding, noise)
+        state = self._model.rssm.observe_step(*before, embedding, noise)
+        if absent is not None:
+            blind, prior = (
+                absent.all(-1, keepdim=True),
+                self._model.rssm.imagine_step(*before, noise),
+            )
+            state = State(*(torch.where(blind, *parts) for parts in zip(prior, state, strict=True)))
         action = self._actor(generator is not None).act(state.features, generator)
         if generator is not None:
             action = action + self._action_noise * standard_normal(action, generator)

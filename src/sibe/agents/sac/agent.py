@@ -12,13 +12,11 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from sibe.agents.modules import load_modules
-from sibe.agents.protocol import MemorylessPolicy, Metrics, Policy
+from sibe.agents.protocol import Actions, MemorylessPolicy, Metrics, Missing, Policy
 from sibe.agents.sac import losses
 from sibe.agents.sac.encoders import AnyEncoder, build_encoder
 from sibe.agents.sac.networks import Actor, TwinQ
@@ -268,8 +266,8 @@ class SAC:
         self,
         obs: Observation,
         generator: torch.Generator | None,
-        missing: npt.NDArray[np.bool_] | None = None,
-    ) -> npt.NDArray[np.float32]:
+        missing: Missing | None = None,
+    ) -> Actions:
         """Return actions ``[N, A]`` for states uint8 ``[N, H, W, C]``, or states by sensor.
 
         A generator draws them from the policy; None takes its mean. ``missing`` ``[N, K]`` says
@@ -279,18 +277,16 @@ class SAC:
         mean, log_std = self.actor(self.method.policy_features(c, generator=generator))
         if generator is not None:
             mean = mean + log_std.exp() * standard_normal(mean, generator)
-        action: npt.NDArray[np.float32] = mean.tanh().cpu().numpy()
+        action: Actions = mean.tanh().cpu().numpy()
         return action
 
     @torch.no_grad()
-    def embed(
-        self, obs: Observation, missing: npt.NDArray[np.bool_] | None = None
-    ) -> dict[str, Tensor]:
+    def embed(self, obs: Observation, missing: Missing | None = None) -> dict[str, Tensor]:
         """Return c, and what the method makes of it, for states as ``act`` takes them."""
         c = self._represent(obs, missing)
         return {"c": c, **self.method.embed(c)}
 
-    def _represent(self, obs: Observation, missing: npt.NDArray[np.bool_] | None) -> Tensor:
+    def _represent(self, obs: Observation, missing: Missing | None) -> Tensor:
         states = each(lambda part: torch.from_numpy(part).to(self.device), obs)
         if missing is None:
             return self.encoder.single(states)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from sibe.agents.entry import AgentEntry
+from sibe.agents.entry import AgentEntry, require_sensors
 from sibe.agents.protocol import Agent
 from sibe.agents.sac.agent import SAC
 from sibe.agents.sac.presets import with_preset
@@ -55,8 +55,8 @@ def check(config: RunConfig) -> None:
     across = getattr(config.method_config, "sensors", None) == "cross"
     needs = {"--sensor-dropout": config.env.sensor_dropout > 0, "--sibe.sensors cross": across}
     for flag, given in needs.items():
-        if given and len(config.env.seen.names) < 2:
-            raise UserError(f"{flag} needs two sensors or more: add --sensors pixels state")
+        if given:
+            require_sensors(flag, config)
     if config.encoder.share_cameras and not config.env.seen.cameras:
         raise UserError("--encoder.share-cameras needs several cameras: add --cameras 0 1")
     sac = config.sac

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.fft import dctn
 
 from sibe.envs.rendering.renderer import Frame
-from sibe.envs.sensors import Observation, each
+from sibe.envs.sensors import Observation, count, each
 
 _BATCH = 256
 _LUMINANCE = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
@@ -23,7 +23,7 @@ def represent(agent: Any, states: Observation, without: str | None = None) -> di
     What the method adds comes first, c last. States may be readings by sensor; ``without`` names
     a sensor that gives none.
     """
-    number = len(next(iter(states.values())) if isinstance(states, dict) else states)
+    number = count(states)
     missing: list[Any] = [] if without is None else [[name == without for name in states]]
     batches = []
     for first in range(0, number, _BATCH):
