@@ -144,6 +144,35 @@ def test_the_study_of_sensors_changes_sensors_and_nothing_else() -> None:
     assert config_of("study-sensors", "sibe-state").env.seen.names == ("state",)
 
 
+@pytest.mark.parametrize("suite", [name for name in SUITES if name != "study-sensors"])
+def test_every_suite_takes_any_sensors(suite: str) -> None:
+    for run in SUITES[suite].runs():
+        asked = Overrides(sensors=("pixels", "state"), cameras=(0, 1))
+        plain, several = (build_config(SUITES[suite], run, one) for one in (NOTHING, asked))
+        assert difference(plain, several) == {
+            "env.sensors": (["pixels"], ["pixels", "state"]),
+            "env.cameras": ([], [0, 1]),
+        }
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("smoke", "--sensors", "pixels", "lidar"), "lidar"),
+        (("smoke", "--sensors"), "one value or more"),
+        (("smoke", "--cameras", "0", "9"), "cartpole_swingup has cameras 0 to 1"),
+        (("smoke", "--sensors", "state", "--cameras", "0", "1"), "cameras see pixels"),
+        (("study-sensors", "--sensors", "state"), "study-sensors compares sensors"),
+    ],
+)
+def test_sensors_that_a_suite_cannot_have_are_refused_before_it_starts(
+    args: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = run_cli(capsys, "run", *args, "--root", str(tmp_path / "root"))
+    assert code == 2 and words in error and len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "root").exists()
+
+
 @pytest.mark.parametrize("suite", [name for name in SUITES if name.startswith("study-")])
 def test_the_study_sees_video_as_chroma_with_every_method(suite: str) -> None:
     for run in SUITES[suite].runs():

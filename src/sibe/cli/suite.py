@@ -91,6 +91,8 @@ class RunSuite:
         root = suite_root(suite, self.root).absolute()
         runs = select(suite, self.part)
         planned = self._settled(plan(suite, runs, self._with_bank(runs), root))
+        if self.changes.cameras is not None or self.changes.sensors is not None:
+            _try_sensors(planned)
         with interruptible(lambda: "stopped; the same command continues"), stop_on_signals():
             make_root(root)
             engine = self._make_engine(planned)
@@ -198,6 +200,14 @@ def make_root(root: Path) -> None:
             raise PermissionError(13, "no permission to write")
     except OSError as error:
         raise UserError(f"cannot use {root} ({error.strerror}): choose another --root") from error
+
+
+def _try_sensors(planned: list[PlannedRun]) -> None:
+    """Make one environment of each task: not every task has every camera, or a state."""
+    from sibe.training.environment import make_training_env
+
+    for env in {one.run.task: one.config.env for one in planned}.values():
+        make_training_env(env).close()
 
 
 def _job(planned: PlannedRun, root: Path) -> Job:

@@ -55,7 +55,8 @@ def build_config(suite: Suite, run: SuiteRun, overrides: Overrides) -> RunConfig
         method=run.variant.method,
         background=run.background,
     )
-    config = _change(config, {**suite.changes, **run.variant.changes})
+    changes = {**_sensors(suite, overrides), **suite.changes, **run.variant.changes}
+    config = _change(config, changes)
     schedule = {
         name: value
         for name in ("env_steps", "eval_every", "eval_episodes")
@@ -73,6 +74,14 @@ def build_config(suite: Suite, run: SuiteRun, overrides: Overrides) -> RunConfig
     check_names(run.task, run.background)
     check(config)
     return config
+
+
+def _sensors(suite: Suite, overrides: Overrides) -> dict[str, Any]:
+    asked = {"env.sensors": overrides.sensors, "env.cameras": overrides.cameras}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if given and any(name in variant.changes for variant in suite.variants for name in asked):
+        raise UserError(f"suite {suite.name} compares sensors: leave out --sensors and --cameras")
+    return given
 
 
 def _change(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:

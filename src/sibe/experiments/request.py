@@ -38,6 +38,10 @@ class Overrides:
     """Simulator steps between two evaluations."""
     eval_episodes: int | None = None
     """Episodes per evaluation."""
+    sensors: tuple[str, ...] | None = None
+    """What is observed: pixels, state (the robot's own joints and velocities) or both."""
+    cameras: tuple[int, ...] | None = None
+    """Indices of several cameras, in place of one."""
     clips: str | None = None
     """Clip bank for the video background, made by `sibe videos prepare` (default: generated)."""
     threads: int | None = None
