@@ -21,8 +21,10 @@ from sibe.cli import main as cli
 from sibe.envs.sensors import Sensors
 from sibe.errors import UserError
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
-from sibe.policy.dropped_sensors import parse_drops, with_drops
+from sibe.policy.distorted_sensors import DistortedSensors
+from sibe.policy.dropped_sensors import with_drops
 from sibe.policy.observations import ObservationError
+from sibe.policy.sensor_amounts import parse_shares, parse_sizes
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.storage import checkpoint
 
@@ -115,6 +117,65 @@ def test_evaluation_drops_readings_and_says_so(
     assert dropped == printed(capsys, *line, "--drop", "pixels=0.3", "--drop", "state=1")
 
 
+def test_evaluation_freezes_and_disturbs_sensors_and_says_so(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ("eval", str(run), "--episodes", "1", "--freeze", "pixels=0.5", "--noisy", "state=0.1")
+    failing = printed(capsys, *line)
+    assert "(noise, 50% of pixels frozen, noise of 0.1 on state)" in failing[-1]
+    assert failing == printed(capsys, *line)
+
+
+class Eye:
+    """A policy that keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Any] = []
+
+    def reset(self) -> None:
+        pass
+
+    def act(self, obs: Any, generator: Any, episodes: Any = None, missing: Any = None) -> Any:
+        self.shown.append(obs)
+        return np.zeros((1, 1), np.float32)
+
+
+def test_a_frozen_sensor_repeats_what_it_showed_in_its_own_episode() -> None:
+    eye = Eye()
+    policy = DistortedSensors(eye, {"state": 1.0}, {}, 0)
+    policy.reset()
+    for t, episodes in enumerate(((0, 1, 2), (0, 2), (2,))):
+        state = np.array([[10 * t + e] for e in episodes], np.float32)
+        policy.act({"state": state, "pixels": state.astype(np.uint8)}, None, episodes)
+    assert [shown["state"][:, 0].tolist() for shown in eye.shown] == [[0, 1, 2], [0, 2], [2]]
+    assert eye.shown[1]["pixels"][:, 0].tolist() == [10, 12]  # the other sensor goes on
+    policy.reset()
+    policy.act({"state": np.array([[7.0]], np.float32)}, None)
+    assert eye.shown[-1]["state"].item() == 7
+
+
+def test_frozen_steps_are_as_many_as_asked_for() -> None:
+    eye = Eye()
+    policy = DistortedSensors(eye, {"pixels": 0.3}, {}, 0)
+    policy.reset()
+    for t in range(250):
+        policy.act(np.full((8, 1, 1, 3), t, np.uint8), None)
+    steps = np.stack(eye.shown)[:, :, 0, 0, 0]
+    assert (np.diff(steps.astype(int), axis=0) == 0).mean() == pytest.approx(0.3, abs=0.03)
+
+
+def test_noise_has_the_size_asked_for_and_keeps_the_type() -> None:
+    eye = Eye()
+    policy = DistortedSensors(eye, {}, {"pixels": 0.1, "state": 0.5}, 0)
+    obs = {"pixels": np.full((4, 30, 30, 3), 128, np.uint8), "state": np.zeros((4, 900), "f4")}
+    policy.act(obs, None)
+    pixels, state = eye.shown[0]["pixels"], eye.shown[0]["state"]
+    assert pixels.dtype == np.uint8 and state.dtype == np.float32
+    assert pixels.std() == pytest.approx(25.5, rel=0.05)
+    assert state.std() == pytest.approx(0.5, rel=0.05)
+    assert (obs["state"] == 0).all()
+
+
 def test_an_export_knows_the_sensors(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,17 +250,24 @@ def test_a_task_with_another_state_is_refused(
         (["pixels=2"], "a share from 0 to 1"),
         (["pixels=x"], "a share from 0 to 1"),
         (["state"], "no sensor 'state'"),
-        (["pixels=0.3", "pixels=0.5"], "pixels is dropped twice"),
+        (["pixels=0.3", "pixels=0.5"], "pixels is named twice"),
     ],
 )
 def test_bad_drops_are_refused(words: list[str], problem: str) -> None:
     with pytest.raises(UserError, match=problem):
-        parse_drops(words, Sensors())
+        parse_shares("--drop", words, Sensors())
+
+
+@pytest.mark.parametrize("word", ["pixels", "pixels=-1", "pixels=inf", "pixels=nan", "state=1"])
+def test_noise_needs_a_size_and_a_sensor(word: str) -> None:
+    with pytest.raises(UserError, match=f"^--noisy {word}: ") as caught:
+        parse_sizes("--noisy", [word], Sensors())
+    assert "\n" not in str(caught.value)
 
 
 def test_drops_name_sensors_and_pixels_are_all_cameras() -> None:
     cameras = Sensors(state=True, cameras=(0, 2))
-    assert parse_drops(["pixels=0.3", "state"], cameras) == {
+    assert parse_shares("--drop", ["pixels=0.3", "state"], cameras) == {
         **{"pixels_0": 0.3, "pixels_2": 0.3},
         "state": 1.0,
     }

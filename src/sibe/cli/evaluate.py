@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,10 @@ class Evaluate:
     """Another clip bank."""
     drop: UseAppendAction[tuple[str, ...]] = ()
     """Share of a sensor's readings that are missing, as pixels=0.3; may be given several times."""
+    freeze: UseAppendAction[tuple[str, ...]] = ()
+    """Share of the steps at which a sensor repeats its last reading, as pixels=0.3."""
+    noisy: UseAppendAction[tuple[str, ...]] = ()
+    """Standard deviation of noise on a sensor, as pixels=0.1 (of the range) or state=0.5."""
     video: Path | None = None
     """Write the first episode to this mp4 file, in real time."""
     video_size: VideoSize | None = None
@@ -48,8 +53,10 @@ class Evaluate:
         from sibe.errors import UserError
         from sibe.logs.amounts import count
         from sibe.logs.video import check_mp4, write_mp4
-        from sibe.policy.dropped_sensors import parse_drops, with_drops
+        from sibe.policy.distorted_sensors import DistortedSensors
+        from sibe.policy.dropped_sensors import with_drops
         from sibe.policy.load import load_policy
+        from sibe.policy.sensor_amounts import parse_shares, parse_sizes
         from sibe.training.evaluation import (
             MOST_ENVS,
             Frame,
@@ -73,8 +80,12 @@ class Evaluate:
             clips=self.clips or trained.clips,
         )
         check_clips(env.background, self.clips)
-        shares = parse_drops(self.drop, trained.seen)
+        shares = parse_shares("--drop", self.drop, trained.seen)
+        frozen = parse_shares("--freeze", self.freeze, trained.seen)
+        noise = parse_sizes("--noisy", self.noisy, trained.seen)
         player = with_drops(policy, shares, self.seed) if shares else policy.agent.policy()
+        if frozen or noise:
+            player = DistortedSensors(player, frozen, noise, self.seed)
         envs = make_eval_envs(env, min(self.episodes, MOST_ENVS))
         try:
             actions = envs[0].action_space.shape
@@ -106,9 +117,9 @@ class Evaluate:
         for number, episode in enumerate(results):
             print(f"episode {number}: return {episode.episode_return:.1f}")
         returns = [episode.episode_return for episode in results]
-        without = "".join(f", {share:.0%} of {name} missing" for name, share in shares.items())
+        failures = _failures(shares, frozen, noise)
         print(
-            f"{env.task} ({env.background}{without}), agent at env_step {policy.env_step}: "
+            f"{env.task} ({env.background}{failures}), agent at env_step {policy.env_step}: "
             f"return {np.mean(returns):.1f} ± {np.std(returns):.1f} "
             f"over {count(len(returns), 'episode')}"
         )
@@ -116,3 +127,15 @@ class Evaluate:
             write_mp4(self.video, frames, fps)
             print(f"wrote {self.video}")
         return 0
+
+
+def _failures(
+    missing: Mapping[str, float], frozen: Mapping[str, float], noise: Mapping[str, float]
+) -> str:
+    """Return what is wrong with the sensors, in words after a comma; "" if nothing."""
+    words = [
+        *(f"{share:.0%} of {name} missing" for name, share in missing.items()),
+        *(f"{share:.0%} of {name} frozen" for name, share in frozen.items()),
+        *(f"noise of {std:g} on {name}" for name, std in noise.items()),
+    ]
+    return "".join(f", {one}" for one in words)

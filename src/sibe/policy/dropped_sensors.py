@@ -1,4 +1,4 @@
-"""A policy whose sensors fail: how `sibe eval --drop` finds out what it does without them."""
+"""A policy without some of its readings: `sibe eval --drop`."""
 
 from __future__ import annotations
 
@@ -9,36 +9,9 @@ import numpy.typing as npt
 import torch
 
 from sibe.agents.protocol import Actions, Missing, Policy
-from sibe.envs.sensors import Observation, Sensors, count
-from sibe.errors import UserError, nearest
+from sibe.envs.sensors import Observation, count
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import numpy_stream
-
-
-def parse_drops(words: Sequence[str], sensors: Sensors) -> dict[str, float]:
-    """Return the share of readings that are missing by sensor, from ``sensor=share`` each.
-
-    ``pixels`` stands for all cameras; without a share, all readings are missing.
-    """
-    shares: dict[str, float] = {}
-    for word in words:
-        name, equals, number = word.partition("=")
-        try:
-            share = float(number) if equals else 1.0
-        except ValueError:
-            share = -1.0
-        if not 0 <= share <= 1:
-            raise UserError(f"--drop {word}: give a sensor and a share from 0 to 1, as pixels=0.3")
-        meant = sensors.views if name == "pixels" else (name,)
-        if not meant or not set(meant) <= set(sensors.names):
-            raise UserError(
-                f"--drop {word}: the agent has no sensor {name!r}{nearest(name, sensors.names)} "
-                f"(it has {', '.join(sensors.names)})"
-            )
-        if shares.keys() & set(meant):
-            raise UserError(f"--drop {word}: {name} is dropped twice: give one share")
-        shares |= dict.fromkeys(meant, share)
-    return shares
 
 
 def with_drops(policy: TrainedPolicy, shares: Mapping[str, float], seed: int) -> Policy:
