@@ -6,6 +6,7 @@ Unlike with a missing sensor, the policy is not told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from sibe.agents.protocol import Actions, Missing, Policy
 from sibe.envs.sensors import PIXELS, Observation, count
 from sibe.training.seeding import numpy_stream
 
-Reading = npt.NDArray[np.generic]
+Reading = npt.NDArray[Any]
 
 
 class DistortedSensors:
@@ -75,6 +76,7 @@ class DistortedSensors:
     def _noisy(self, reading: Reading, std: float) -> Reading:
         noise = self._rng.standard_normal(reading.shape, np.float32)
         if reading.dtype == np.uint8:
-            values = reading + np.float32(255 * std) * noise
-            return values.round().clip(0, 255).astype(np.uint8)
-        return (reading + np.float32(std) * noise).astype(np.float32)
+            pixels: Reading = (reading + np.float32(255 * std) * noise).round().clip(0, 255)
+            return pixels.astype(np.uint8)
+        vector: Reading = reading + np.float32(std) * noise
+        return vector
