@@ -51,6 +51,7 @@ test-readme: setup
 
 # Apart from `test`, as it has about 950 cases: STORM=short is a sample of it.
 test-storm: setup
+	$(if $(filter *,$(CASE)),OMP_NUM_THREADS=1 $(BIN)/pytest tests/storm/check_promises.py)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m storm --seed $(SEED) --case '$(CASE)' $(if $(filter short,$(STORM)),--short)
 
 # Apart from `test`: what it installs is old.
