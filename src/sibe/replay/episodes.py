@@ -97,7 +97,7 @@ def read_episode(path: Path) -> Episode:
             }
         episode = Episode(_observation(members), *(members[name] for name in Episode._fields[1:]))
     except Exception as error:  # a broken zip archive fails in a dozen ways, all with one meaning
-        problem = f"is damaged ({error})"
+        problem = f"is damaged ({str(error)[:100]})"  # zipfile quotes names, of any length
     else:
         if _consistent(episode):
             return episode
