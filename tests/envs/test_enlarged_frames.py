@@ -38,6 +38,16 @@ def test_a_larger_frame_shows_the_same_scene(background: str, bank: Path) -> Non
     alone.close()
 
 
+@pytest.mark.parametrize("side", [1, 2, 3, 16, 17])
+def test_blocks_are_averaged_and_rounded(side: int) -> None:
+    rng = np.random.default_rng(side)
+    image = rng.integers(0, 256, (3 * side, 2 * side, 3), dtype=np.uint8)
+    image[:side, :side] = 255
+    blocks = image.reshape(3, side, 2, side, 3).astype(np.int64).sum((1, 3))
+    expected = (blocks + side * side // 2) // (side * side)
+    assert np.array_equal(average_blocks(image, side), expected)
+
+
 def test_terrain_is_new_in_the_larger_frame_too(bank: Path) -> None:
     env = make("quadruped_escape", "clean", bank)
     env.reset(seed=0)

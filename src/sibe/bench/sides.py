@@ -102,11 +102,12 @@ def _start(threads: int, reference: bool) -> None:
     import torch
 
     from sibe.training.allocation import keep_memory
+    from sibe.training.determinism import compute_deterministically
 
     torch.set_num_threads(threads)
     if not reference:
         keep_memory()
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        compute_deterministically()
 
 
 def _prepare(name: str, make: Callable[..., Work], args: tuple[Any, ...]) -> None:

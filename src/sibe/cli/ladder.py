@@ -52,6 +52,7 @@ class LadderCommand:
         from sibe.ladder.rungs import check_ladder, climb, make_ladder
         from sibe.ladder.table import as_csv, as_text
         from sibe.storage.atomic import write_atomic
+        from sibe.training.determinism import compute_deterministically
         from sibe.training.run import resolve
 
         if self.out is not None and not self.out.parent.is_dir():
@@ -83,7 +84,7 @@ class LadderCommand:
             check(config)
         ladder = ladder._replace(plain=resolve(ladder.plain), whole=resolve(ladder.whole))
         torch.set_num_threads(ladder.whole.threads)
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        compute_deterministically()
         rows = climb(ladder, lambda line: print(line, flush=True))
         print(f"\n{as_text(rows)}")
         if self.out is not None:

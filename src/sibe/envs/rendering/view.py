@@ -106,6 +106,9 @@ def average_blocks(image: Frame, side: int) -> Frame:
         return image
     height, width, channels = image.shape
     blocks = image.reshape(height // side, side, width // side, side, channels)
-    total = blocks.sum(axis=(1, 3), dtype=np.uint32)
+    # Place by place within the blocks: NumPy's sum over two short axes takes five times as long.
+    total = np.zeros(blocks[:, 0, :, 0].shape, np.uint16 if side <= 16 else np.uint32)
+    for row, column in np.ndindex(side, side):
+        total += blocks[:, row, :, column]
     means: Frame = ((total + side * side // 2) // (side * side)).astype(np.uint8)
     return means
