@@ -63,7 +63,7 @@ class ReferenceTraining:
     def __init__(self, config: RunConfig, stored: int) -> None:
         from sibe.bench.reference.environment import StockPixels
 
-        self.config, self.rng = config, np.random.default_rng(0)
+        self.sampling, self.rng = sampling(config), np.random.default_rng(0)
         self.env = StockPixels(config.env, self.rng)
         self.agent = make_reference(config)
         self.replay = reference_replay(config, stored, stored + stored // 2)
@@ -74,7 +74,7 @@ class ReferenceTraining:
         action, state = self.agent.act(self.state), self.state
         self.state, reward, over = self.env.step(action)
         self.replay.add(state, action, reward, 1.0, self.state, last=over)
-        drawn = sampling(self.config)
+        drawn = self.sampling
         self.agent.update(self.replay.sample(drawn.batch, drawn.length, drawn.shift, self.rng))
         if over:
             self.state = self.env.reset()

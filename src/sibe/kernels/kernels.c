@@ -171,7 +171,8 @@ void sibe_stack_crops(const uint8_t *frames, const int64_t *slots, const int64_t
         for (int64_t k = 0; k < s->stack; k++)
             rows[k] = frames + slots[n * s->stack + k] * s->frame_bytes + offset;
         uint8_t *to = out + row * s->width * s->stack * 3;
-        if (s->stack == 3) interleave(3, s->width, rows, to);
+        if (s->stack == 1) memcpy(to, rows[0], 3 * s->width);
+        else if (s->stack == 3) interleave(3, s->width, rows, to);
         else interleave(s->stack, s->width, rows, to);
     }
 }

@@ -39,7 +39,7 @@ def fits(parameters: Sequence[Tensor], *others: Sequence[Tensor]) -> bool:
 
 
 def _on_cpu(tensor: Tensor) -> bool:
-    return tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+    return tensor.dtype == torch.float32 and tensor.is_cpu
 
 
 def adam(

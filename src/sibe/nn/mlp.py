@@ -26,7 +26,7 @@ class MLP(nn.Sequential):
         if not kernels_help(x, linears):
             y: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
             return y
-        y = connect(x, linears)[0]
+        y = connect(x, linears).squeeze(0)  # not [0]: its gradient would be copied
         for module in list(self)[2 * len(linears) - 1 :]:
             y = module(y)
         return y
