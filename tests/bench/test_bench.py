@@ -21,8 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from sibe.agents.sac.agent import SAC
 from sibe.bench import data, learner, running, suite, training_work
 from sibe.bench.arithmetic import encoder_macs, update_macs
+from sibe.bench.baseline import baseline
 from sibe.bench.machine import Machine
-from sibe.bench.picture import COLORS, write_picture
+from sibe.bench.picture import COLORS, _whole, write_picture
 from sibe.bench.plan import QUICK, Bench, Plan
 from sibe.bench.reference.learner import SeparateSAC
 from sibe.bench.reference.replay import Batch, StackedReplay, pad_and_crop
@@ -467,6 +468,22 @@ def test_training_section_splits_a_run_into_all_its_parts(
     )
 
 
+def test_the_earlier_run_is_scaled_to_this_machine() -> None:
+    slow, fast = (baseline("cpu", Machine(rate, 1e10, 1)) for rate in (1e11, 2e11))
+    assert slow is not None and fast is not None and slow.commit == "cd6df3f"
+    assert set(slow.parts) == {*UPDATE_PARTS, *OTHER_PARTS}
+    assert slow.seconds == pytest.approx(2 * fast.seconds)
+    run = {part: 0.5 * seconds for part, seconds in slow.parts.items()}
+    row = running._run_row("cpu", run, slow)
+    assert row.ratio == pytest.approx(2) and "cd6df3f" in row.name
+    assert [goal.met for goal in running._run_goals("cpu", run, row)][1]
+
+
+def test_there_is_no_earlier_run_of_other_presets_or_threads() -> None:
+    assert baseline("debug", Machine(1e11, 1e10, 1)) is None
+    assert baseline("cpu", Machine(1e11, 1e10, 63)) is None
+
+
 def test_evaluation_and_checkpoint_are_shared_out_over_their_period() -> None:
     seconds = {LOOP: 10.0, EVALUATION: 5.0, CHECKPOINT: 2.5}
     config = replace(DEBUG, schedule=replace(DEBUG.schedule, eval_every=800, checkpoint_every=400))
@@ -518,6 +535,10 @@ def test_picture_from_the_json(tmp_path: Path, result: tuple[Path, str]) -> None
     parts = {"paper": dict.fromkeys(UPDATE_PARTS, 0.3), "cpu": dict.fromkeys(COLORS, 0.01)}
     file.write_text(json.dumps({"sections": {"training": {"parts": parts}}}))
     write_picture(file, out)
+    pair = {"cpu, 1234567": dict.fromkeys(COLORS, 0.02), "cpu": dict.fromkeys(COLORS, 0.01)}
+    assert [_whole(name, {**parts, **pair}) for name in ("paper", *pair)] == pytest.approx(
+        [0.3 * len(UPDATE_PARTS), 0.02 * len(COLORS), 0.02 * len(COLORS)]
+    )
     assert Image.open(out).size[0] == 1000
     with pytest.raises(UserError, match="no training benchmark"):
         write_picture(result[0], out)

@@ -1,5 +1,7 @@
 """Where the time goes, as a picture: one bar per preset, one color per part of an agent step.
 
+A preset that was also measured in an earlier commit has a bar for each, to one scale.
+
 To draw it again from numbers that are already there, without measuring:
 ``python -m sibe.bench.picture bench.json picture.png``.
 """
@@ -56,13 +58,14 @@ def _draw(parts: dict[str, dict[str, float]]) -> Figure:
         figsize=(10, 1.5 + 0.8 * len(parts)), dpi=100, layout="constrained", facecolor="white"
     )
     axis = figure.add_subplot()
-    for row, seconds in enumerate(parts.values()):
-        _draw_bar(axis, row, seconds)
+    for row, (name, seconds) in enumerate(parts.items()):
+        _draw_bar(axis, row, seconds, _whole(name, parts))
     names = [f"{name}\n{format_quantity(sum(s.values()), 's')}" for name, s in parts.items()]
     axis.set_yticks(range(len(parts)), names, fontsize=9, color=_INK)
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
-    axis.set_xlabel("share of an agent step (%)", fontsize=9, color=_INK)
+    earlier = ", the longest of its preset" if any("," in name for name in parts) else ""
+    axis.set_xlabel(f"share of an agent step{earlier} (%)", fontsize=9, color=_INK)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(labelsize=8.5, color=_GRAY, labelcolor=_INK, left=False)
     handles, labels = axis.get_legend_handles_labels()
@@ -80,8 +83,14 @@ def _draw(parts: dict[str, dict[str, float]]) -> Figure:
     return figure
 
 
-def _draw_bar(axis: Any, row: int, seconds: dict[str, float]) -> None:
-    whole, left = sum(seconds.values()) or 1.0, 0.0
+def _whole(name: str, parts: dict[str, dict[str, float]]) -> float:
+    """Return the seconds of the longest bar of this bar's preset: "cpu, commit" and "cpu"."""
+    same = [s for other, s in parts.items() if other.split(",")[0] == name.split(",")[0]]
+    return max(sum(s.values()) for s in same) or 1.0
+
+
+def _draw_bar(axis: Any, row: int, seconds: dict[str, float], whole: float) -> None:
+    left = 0.0
     for part, color in COLORS.items():
         if part in seconds:
             share = 100 * seconds[part] / whole

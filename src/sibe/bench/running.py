@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sibe.bench.baseline import Baseline, baseline
 from sibe.bench.plan import Bench
 from sibe.bench.reference.envpool import has_envpool
 from sibe.bench.results import Goal, Row, Section, timed_row
@@ -63,11 +64,31 @@ def training(bench: Bench) -> Section:
     if first != last:  # the large preset is too slow for whole episodes
         steps = plan.part_steps
         parts[first] = bench.ours.call(step_parts, bench_config(first), plan.stored, steps)
-    parts[last] = bench.ours.call(measure_run, bench_config(last), plan.episodes)
-    rows.append(Row(f"whole run per agent step, {last}, noise", "s", sum(parts[last].values())))
-    lost = lost_share(parts[last])
-    goal = Goal(f"{last}: share of a whole run that is not the update", lost, 0.15, False)
-    return Section(rows, [goal], parts)
+    run = bench.ours.call(measure_run, bench_config(last), plan.episodes)
+    before = baseline(last, bench.refresh())
+    rows.append(_run_row(last, run, before))
+    if before is not None:
+        parts[f"{last}, {before.commit}"] = before.parts
+    parts[last] = run
+    return Section(rows, _run_goals(last, run, rows[-1]), parts)
+
+
+def _run_row(preset: str, parts: dict[str, float], before: Baseline | None) -> Row:
+    """Return the time of a whole run per agent step, against that of the earlier commit."""
+    name, seconds = f"whole run per agent step, {preset}, noise", sum(parts.values())
+    if before is None:
+        return Row(name, "s", seconds)
+    ratio = before.seconds / seconds
+    return Row(f"{name}, against {before.commit}", "s", seconds, before.seconds, ratio)
+
+
+def _run_goals(preset: str, parts: dict[str, float], row: Row) -> list[Goal]:
+    lost = lost_share(parts)
+    goals = [Goal(f"{preset}: share of a whole run that is not the update", lost, 0.15, False)]
+    if row.ratio is not None:
+        name = f"{preset}: whole run, times faster than the earlier commit"
+        goals.append(Goal(name, row.ratio, 1.7, True))
+    return goals
 
 
 def lost_share(parts: dict[str, float]) -> float:
