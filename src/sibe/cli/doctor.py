@@ -85,7 +85,8 @@ def check_kernels() -> str:
     found = library.find()
     if found.library is None:
         return f"none, so learning on the CPU takes longer ({' '.join(found.reason.split())})"
-    return f"{found.reason}, for {', '.join(('sampling', *in_use()))}"
+    use = "convolutions and sampling" if in_use() else "sampling"
+    return f"{found.reason}, for {use}"
 
 
 def check_memory(preset: str) -> str:

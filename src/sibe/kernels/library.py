@@ -17,7 +17,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -30,16 +30,15 @@ from sibe.storage.cache import cache_folder, private_folder
 from sibe.storage.contained_file import read_file
 from sibe.storage.temporary_folder import remove_leftovers, temporary_folder
 
-_FILES = ("kernels", "frame_convolutions", "fully_connected", "parameters")
-_SOURCES = tuple(Path(__file__).with_name(f"{name}.c") for name in _FILES)
-_HEADERS = tuple(Path(__file__).with_name(name) for name in ("vectors.h", "products.h"))
-_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-fPIC")
+_SOURCES = tuple(
+    Path(__file__).with_name(f"{name}.c") for name in ("kernels", "frame_convolutions")
+)
+_HEADER = Path(__file__).with_name("vectors.h")
+_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")
 _SECONDS = 60
 _FUNCTIONS = (
     *("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops"),
     *("sibe_convolve_frames", "sibe_frame_gradients"),
-    *("sibe_panel", "sibe_networks", "sibe_network_gradients"),
-    *("sibe_adam", "sibe_lerp"),
 )
 _PREFIX = "sibe-kernels-"
 _LARGEST = 1 << 24
@@ -67,12 +66,6 @@ def functions() -> ctypes.CDLL:
 def at(tensor: Tensor) -> ctypes.c_void_p:
     """Return where the numbers of ``tensor`` begin."""
     return ctypes.c_void_p(tensor.data_ptr())
-
-
-def all_at(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
-    """Return where each of the tensors begins; the null pointer for None."""
-    places = (t if t is None else t.data_ptr() for t in tensors)
-    return (ctypes.c_void_p * len(tensors))(*places)
 
 
 @functools.cache
@@ -156,7 +149,7 @@ def _fingerprint(compiler: list[str], threads: Path) -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     features = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
     parts = (*compiler, str(threads), platform.machine(), *_FLAGS, *sorted(features))
-    code = b"".join(path.read_bytes() for path in (*_HEADERS, *_SOURCES))
+    code = b"".join(path.read_bytes() for path in (_HEADER, *_SOURCES))
     return hashlib.sha256(code + "\n".join(parts).encode()).hexdigest()[:16]
 
 

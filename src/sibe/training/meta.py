@@ -32,7 +32,7 @@ def collect_meta() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
-        "kernels": in_use(),  # which round in another order than PyTorch
+        "kernels": in_use(),  # sums in another order than PyTorch's
         "device": f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu",
         "MUJOCO_GL": os.environ.get("MUJOCO_GL"),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sibe.nn.fully_connected import connect, kernels_help
 from sibe.nn.gaussian import bounded_log_std
 from sibe.nn.mlp import mlp
 
@@ -39,9 +38,4 @@ class TwinQ(nn.Module):
     def forward(self, c: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Return both values of taking ``action`` where c was seen."""
         x = torch.cat((c, action), dim=-1)
-        layers = self.q1.linears, self.q2.linears
-        if kernels_help(x, layers[0]):
-            q1, q2 = connect(x, *layers)
-        else:
-            q1, q2 = self.q1(x), self.q2(x)
-        return q1.squeeze(-1), q2.squeeze(-1)
+        return self.q1(x).squeeze(-1), self.q2(x).squeeze(-1)
