@@ -258,7 +258,11 @@ def test_bad_drops_are_refused(words: list[str], problem: str) -> None:
         parse_shares("--drop", words, Sensors())
 
 
-@pytest.mark.parametrize("word", ["pixels", "pixels=-1", "pixels=inf", "pixels=nan", "state=1"])
+@pytest.mark.parametrize(
+    "word",
+    # 1e39 is infinite in float32: actions would be NaN, which the simulator does not survive
+    ["pixels", "pixels=-1", "pixels=inf", "pixels=nan", "pixels=x", "pixels=1e39", "state=1"],
+)
 def test_noise_needs_a_size_and_a_sensor(word: str) -> None:
     with pytest.raises(UserError, match=f"^--noisy {word}: ") as caught:
         parse_sizes("--noisy", [word], Sensors())
