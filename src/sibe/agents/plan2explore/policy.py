@@ -68,10 +68,8 @@ class RecurrentPolicy:
             noise = standard_normal(noise, generator)
         state = self._model.rssm.observe_step(*before, embedding, noise)
         if absent is not None:
-            blind, prior = (
-                absent.all(-1, keepdim=True),
-                self._model.rssm.imagine_step(*before, noise),
-            )
+            blind = absent.all(-1, keepdim=True)
+            prior = self._model.rssm.imagine_step(*before, noise)
             state = State(*(torch.where(blind, *parts) for parts in zip(prior, state, strict=True)))
         action = self._actor(generator is not None).act(state.features, generator)
         if generator is not None:
