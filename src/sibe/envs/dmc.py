@@ -18,6 +18,7 @@ from sibe.envs.proprioception import Proprioception
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import View, ViewConfig, look
+from sibe.envs.rewards import reward_function
 from sibe.envs.seeding import stream_seed
 from sibe.envs.sensor_space import sensor_space, unbounded
 from sibe.envs.sensors import STATE, Observation, Sensors
@@ -65,6 +66,7 @@ class DMCPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         for number in self.cameras:
             if not -1 <= number < count:
                 raise UserError(f"{task} has cameras 0 to {count - 1} (-1 is free), not {number}")
+        self._reward = reward_function(self.dm_env)
         self._simulator_steps = round(self.dm_env.control_timestep() / self.physics.timestep())
         limits = self.dm_env.action_spec()
         low, high = np.broadcast_arrays(limits.minimum, limits.maximum, np.empty(limits.shape))[:2]
@@ -151,7 +153,7 @@ class DMCPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         task.before_step(control, physics)
         physics.step(self._simulator_steps)
         task.after_step(physics)
-        return float(task.get_reward(physics) or 0.0)
+        return self._reward()
 
     def render(self) -> Frame | None:
         """Return the newest frame, of the first camera."""
