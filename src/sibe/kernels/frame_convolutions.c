@@ -168,29 +168,50 @@ static void find_peaks(const float *y, float *peaks, const Layer *s) {
     }
 }
 
+/* How many places have a filter's peak, and the last of them, for each filter of a vector. */
+INLINE void find_places(const float *y, const float *peaks, int32_t *number, int32_t *last,
+                        const Layer *s) {
+    vector peak = load(peaks);
+    bits count = {0}, place = {0};
+    for (int32_t p = 0; p < s->out_height * s->out_width; p++, y += s->filters) {
+        bits here = load(y) == peak; /* -1 where it is */
+        count -= here;
+        place = (here & p) | (~here & place);
+    }
+    memcpy(number, &count, sizeof count);
+    memcpy(last, &place, sizeof place);
+}
+
+/* What one place adds to the gradients of a pooled filter and of the input under it. */
+INLINE void add_place(float share, const float *x, const float *weight, float *g_weight, float *gx,
+                      const Layer *s) {
+    int64_t line = s->width * s->channels, span = KERNEL * s->channels;
+    for (int64_t k = 0; k < KERNEL; k++, x += line, gx += line)
+        for (int64_t m = 0; m < span; m += LANES, weight += LANES, g_weight += LANES) {
+            store(g_weight, load(g_weight) + share * load(x + m));
+            store(gx + m, load(gx + m) + share * load(weight));
+        }
+}
+
 /* Adds the gradients of the pooled layer's weight [filters, 3, 3, channels], bias and input x.
  * Only the places of a filter's peak have any: they share it evenly, as in PyTorch. */
 static void add_pooled_gradient(const float *x, const float *weight, const float *y,
                                 const float *peaks, const float *g_peaks, float *g_weight,
                                 float *g_bias, float *gx, const Layer *s) {
-    int64_t line = s->width * s->channels, span = KERNEL * s->channels;
-    for (int64_t f = 0; f < s->filters; f++) {
+    int64_t tap = KERNEL * KERNEL * s->channels;
+    int32_t number[LANES], last[LANES];
+    for (int64_t f = 0; f < s->filters; f++, weight += tap, g_weight += tap) {
+        if (f % LANES == 0) find_places(y + f, peaks + f, number, last, s);
         if (peaks[f] <= 0) continue; /* the ReLU lets nothing pass */
-        int64_t places = 0;
-        for (int64_t p = f; p < out_size(s); p += s->filters) places += y[p] == peaks[f];
-        float share = g_peaks[f] / places;
+        float share = g_peaks[f] / number[f % LANES];
         g_bias[f] += g_peaks[f];
-        for (int64_t p = 0; p < s->out_height * s->out_width; p++) {
+        /* Nearly always there is one place, the last. */
+        int32_t end = last[f % LANES];
+        for (int32_t p = number[f % LANES] == 1 ? end : 0; p <= end; p++) {
             if (y[p * s->filters + f] != peaks[f]) continue;
             int64_t row = p / s->out_width * s->stride, column = p % s->out_width * s->stride;
-            for (int64_t k = 0; k < KERNEL; k++) {
-                int64_t from = (row + k) * line + column * s->channels;
-                int64_t to = (f * KERNEL + k) * span;
-                for (int64_t m = 0; m < span; m++) {
-                    g_weight[to + m] += share * x[from + m];
-                    gx[from + m] += share * weight[to + m];
-                }
-            }
+            int64_t under = (row * s->width + column) * s->channels;
+            add_place(share, x + under, weight, g_weight, gx + under, s);
         }
     }
 }
