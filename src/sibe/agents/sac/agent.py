@@ -101,6 +101,7 @@ class SAC:
             *(dict(group) for group in self.method.actor_parameter_groups()),
         ]
         self.actor_optimizer = adam(actor_groups, fused=True)
+        self._actor_parameters = [p for group in actor_groups for p in group["params"]]
         self.temperature_optimizer = adam(
             [self.log_temperature], lr=sac.temperature_lr, betas=(0.5, 0.999)
         )
@@ -211,15 +212,14 @@ class SAC:
         """
         features = self.method.policy_features(c, generator=self.generator)
         action, log_prob = self._act(features)
-        self.critic.requires_grad_(False)  # only the action's gradient is wanted of it
         q1, q2 = self.critic(c, action)
         loss = losses.actor_loss(log_prob, q1, q2, self.temperature.detach())
         if of_method is not None:
             loss = loss + of_method
         self.actor_optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        # Of the critic only the action's gradient is wanted.
+        loss.backward(inputs=self._actor_parameters)
         self.actor_optimizer.step()
-        self.critic.requires_grad_(True)
 
         entropy = -log_prob.detach()
         self.temperature_optimizer.zero_grad(set_to_none=True)
