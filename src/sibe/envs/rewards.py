@@ -1,8 +1,8 @@
 """The reward of a control step, without dm_control's Python where that gives the same number.
 
-dm_control computes rewards with arrays and names, of which one pole on a cart needs neither: half of
-the time of its control steps. What is below does the same operations in the same order on scalars,
-so that every reward is the same to the last bit; ``tests/envs/test_rewards.py`` compares.
+dm_control computes rewards with arrays and looks bodies up by name, which takes half of a control
+step of one pole on a cart. What is below does the same operations in the same order on scalars, so
+that every reward is the same to the last bit; ``tests/envs/test_rewards.py`` compares.
 """
 
 from __future__ import annotations
