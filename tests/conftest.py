@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sibe.envs.backgrounds.clips import Footage, write_bank
+
+# Some virtual machines advertise AMX without having it: bfloat16 is then an illegal instruction.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 CLIP_FRAMES = {"train-0": 5, "train-1": 7, "train-2": 1, "eval-0": 4, "eval-1": 3}
 

@@ -46,7 +46,8 @@ class MethodAlone:
         chunk = chunk.to(agent.device)
         c = agent.encoder(chunk.online(0, length))
         with torch.no_grad():
-            c_next = agent.target_encoder(chunk.target(1, length + 1))
+            still = length if agent.method.predicts_frame else 0
+            c_next = agent.target_encoder(chunk.target(1, length + 1), still)[-length:]
         latents = Latents(c, c_next, chunk.action[:length], chunk.reward[:length])
         loss = agent.method(latents, agent.generator).loss
         if not loss.requires_grad:

@@ -34,8 +34,10 @@ class StateEncoder(nn.Module):
             self.affine.weight.normal_(std=size**-0.5, generator=generator)
             self.affine.bias.normal_(generator=generator)
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Return c ``[..., D]`` of states ``[..., K]``."""
+    def forward(self, states: Tensor, still: int = 0) -> Tensor:
+        """Return c ``[..., D]`` of states ``[..., K]``, and of the first ``still`` again."""
+        if still:  # a state has no frames that could be left out
+            states = torch.cat((states, states[:still]))
         c: Tensor = self.norm(self.affine(self.moments.standardize(states, _LIMIT)))
         return c
 
@@ -52,9 +54,9 @@ class Frozen(nn.Module):
         super().__init__()
         self.encoder: Any = encoder.requires_grad_(False).eval()
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, still: int = 0) -> Tensor:
         """Return the encoder's output, as a leaf."""
-        c: Tensor = self.encoder(images).detach()
+        c: Tensor = self.encoder(images, still).detach()
         return c.requires_grad_(torch.is_grad_enabled())
 
     def single(self, states: Tensor) -> Tensor:

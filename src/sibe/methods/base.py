@@ -59,6 +59,9 @@ class Method(nn.Module, ABC):
 
     sees_next = True
     """Whether ``forward`` looks at ``c_next``; if not, the agent need not encode s_{t+1} for it."""
+    predicts_frame = False
+    """Whether ``c_next`` is to tell only what the newest frame of s_{t+1} does, the one that s_t
+    does not hold."""
     sees_sensors = False
     """Whether the method has a ``sensor_loss``; it then needs two sensors or more."""
 

@@ -58,6 +58,9 @@ class SIBEConfig:
     """How the KL divergence is reduced over the dimensions of z."""
     negatives: Literal["pooled", "step"] = "pooled"
     """Negatives: all other z_{t+1} of the minibatch, or those of the same time step only."""
+    predicts: Literal["state", "frame"] = "state"
+    """What z_{t+1} is made of: the next state, or its newest frame alone, the one that s_t has not
+    seen; the frames they share let InfoNCE recognize a state by its noise (an extension)."""
     sensors: Literal["joint", "cross"] = "joint"
     """With several sensors: the loss on their joint c alone, or prediction across them as well."""
     lr: Positive = 1e-4
@@ -255,6 +258,7 @@ class SIBE(Method):
     ) -> None:
         super().__init__()
         self.config, self.sees_sensors = config, config.sensors == "cross"
+        self.predicts_frame = config.predicts == "frame"
         self.bottleneck = SequentialBottleneck(features, action_dim, config, generator=generator)
 
     def forward(self, x: Latents, generator: torch.Generator | None = None) -> MethodOutput:

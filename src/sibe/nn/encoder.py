@@ -20,6 +20,9 @@ from sibe.nn.chroma import chroma_channels, on_rgb
 from sibe.nn.convolution import KERNEL, ConvolutionReLU, convolve_relu
 from sibe.nn.init import orthogonal_
 
+RGB = 3
+"""Channels of a frame."""
+
 
 def conv_size(size: int | tuple[int, int], strides: Sequence[int]) -> tuple[int, int]:
     """Return the height and width left of an image of ``size`` after the convolutions."""
@@ -73,8 +76,16 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(features)
         orthogonal_(self, generator, smooth=smooth)
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions."""
+    def forward(self, pixels: Tensor, still: int = 0) -> Tensor:
+        """Encode ``pixels`` in 0…255, ``[..., H, W, C]`` with any leading dimensions.
+
+        After them come the first ``still`` states once more as if nothing had moved: each of their
+        frames is the newest one.
+        """
+        if still:
+            newest = pixels[:still, ..., -RGB:]
+            frames = pixels.shape[-1] // RGB
+            pixels = torch.cat((pixels, torch.cat((newest,) * frames, dim=-1)))
         leading = pixels.shape[:-3]
         images = pixels.reshape(-1, *pixels.shape[-3:])
         weight, bias = pixel_weights(self.first, center=self.center, chroma=self.chroma)

@@ -78,15 +78,23 @@ class LateFusionEncoder(nn.Module):
         sizes = (stack * (POOLED + features), HIDDEN, features)
         self.combine = mlp(sizes, layer_norm=True, generator=generator)
 
-    def forward(self, frames: Tensor) -> Tensor:
-        """Encode T overlapping states, given the frames they are made of, oldest first."""
+    def forward(self, frames: Tensor, still: int = 0) -> Tensor:
+        """Encode T overlapping states, given the frames they are made of, oldest first.
+
+        After them, ``[T + still, B, features]``, come the first ``still`` states once more as if
+        nothing had moved: what their newest frame alone tells.
+        """
         encoded = self._frame_features(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
         states = len(frames) - self.stack + 1
         # The newest frame, and how each frame differs from the one before it.
         newest = encoded[self.stack - 1 :]
         changes = encoded[1:] - encoded[:-1]
         parts = [newest, *(changes[lag : lag + states] for lag in reversed(range(self.stack - 1)))]
-        c: Tensor = self.combine(torch.cat(parts, dim=-1))
+        seen = torch.cat(parts, dim=-1)
+        if still:
+            unmoved = nn.functional.pad(newest[:still], (0, seen.shape[-1] - newest.shape[-1]))
+            seen = torch.cat((seen, unmoved))
+        c: Tensor = self.combine(seen)
         return c.tanh() if self.tanh else c
 
     def single(self, states: Tensor) -> Tensor:

@@ -59,7 +59,12 @@ class SensorEncoder(nn.Module):
         self._cameras = frozenset(cameras)
 
     def forward(
-        self, readings: Mapping[str, Tensor], missing: Tensor | None = None, *, apart: bool = False
+        self,
+        readings: Mapping[str, Tensor],
+        missing: Tensor | None = None,
+        *,
+        apart: bool = False,
+        still: int = 0,
     ) -> Tensor:
         """Return c ``[T, B, D]`` of T states; pictures as their encoder takes them.
 
@@ -68,8 +73,10 @@ class SensorEncoder(nn.Module):
             missing: bool ``[T, B, K]``: which of the K sensors, in the order of ``names``, are not
                 there; None for none.
             apart: also return what c is with each sensor alone: ``[1 + K, T, B, D]``.
+            still: after the T states come the first ``still`` of them once more as still pictures:
+                what the newest frame of each camera alone tells.
         """
-        encoded = [self._encode(name, readings[name], single=False) for name in self.names]
+        encoded = [self._encode(name, readings[name], still) for name in self.names]
         encodings = torch.stack(encoded, dim=-2)
         c = self._join(encodings, missing)
         if not apart:
@@ -80,17 +87,20 @@ class SensorEncoder(nn.Module):
 
     def single(self, readings: Mapping[str, Tensor], missing: Tensor | None = None) -> Tensor:
         """Encode N states that do not overlap -> ``[N, D]``; ``missing`` is ``[N, K]``."""
-        encoded = [self._encode(name, readings[name], single=True) for name in self.names]
+        encoded = [self._encode(name, readings[name]) for name in self.names]
         return self._join(torch.stack(encoded, dim=-2), missing)
 
-    def _encode(self, name: str, reading: Tensor, *, single: bool) -> Tensor:
+    def _encode(self, name: str, reading: Tensor, still: int | None = None) -> Tensor:
+        """Encode overlapping states, the first ``still`` again as such; None: none overlap."""
         encoder: Any = self.encoders[self._place[name]]
         if name not in self._cameras:
+            if still:
+                reading = torch.cat((reading, reading[:still]))
             # Velocities may be a hundred times as large as positions.
             reading = reading.sign() * reading.abs().log1p()
             encoded: Tensor = encoder(reading)
             return encoded
-        encoded = encoder.single(reading) if single else encoder(reading)
+        encoded = encoder.single(reading) if still is None else encoder(reading, still)
         return encoded
 
     def _join(self, encodings: Tensor, missing: Tensor | None) -> Tensor:

@@ -114,27 +114,25 @@ class SAC:
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from a minibatch of chunks; return detached metrics."""
         chunk = chunk.to(self.device)
-        length, n = self.config.sac.chunk, self.config.sac.n_step
-        # Plain SAC looks only at the states it bootstraps from.
-        first = 1 if self.method.sees_next else n
+        length = self.config.sac.chunk
         hidden = self._hidden_sensors(length, chunk.action.shape[1])
         with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
             # φ_o(s_t)  [L, B, D]
             encoded = self._encode(self.encoder, chunk.online(0, length), hidden).float()
-            with torch.no_grad():  # φ_m(s_{t+1}), …, φ_m(s_{t+n})  [L + n - first, B, D]
-                ahead = self._encode(self.target_encoder, chunk.target(first, length + n)).float()
+            with torch.no_grad():  # φ_m(s_{t+1}) and φ_m(s_{t+n})  [L, B, D]
+                c_next, c_later = self._encode_ahead(chunk)
         c = leaf = encoded.detach().requires_grad_()
         alone = None
         if self.method.sees_sensors:  # [1 + K, …]: jointly, and each sensor alone
-            alone = SensorLatents(leaf[1:], ahead[1:, :length])
-            c, ahead = leaf[0], ahead[0]
-        latents = Latents(c, ahead[:length], chunk.action[:length], chunk.reward[:length])
+            alone = SensorLatents(leaf[1:], c_next[1:])
+            c, c_next, c_later = leaf[0], c_next[0], c_later[0]
+        latents = Latents(c, c_next, chunk.action[:length], chunk.reward[:length])
         out = _ask(self.method, latents, alone, self.generator)
         # Eq. (augmented reward), summed over n steps.
         discount = self.config.sac.discount * chunk.discount
         reward, discount = losses.n_step(chunk.reward, out.bonus, discount)
         reward = self.config.sac.reward_scale * reward
-        critic_loss, metrics = self._critic_loss(chunk, c, ahead[-length:], reward, discount)
+        critic_loss, metrics = self._critic_loss(chunk, c, c_later, reward, discount)
         self._step(encoded, leaf, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
             term = self.method.actor_loss(latents._replace(c=c.detach()), self.generator)
@@ -146,14 +144,28 @@ class SAC:
         metrics["method_loss"] = out.loss.detach()
         return {**metrics, **self._actor_metrics, **out.metrics}
 
+    def _encode_ahead(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        """Return what the target encoder makes of the next states and of those n steps on."""
+        length, n = self.config.sac.chunk, self.config.sac.n_step
+        # Plain SAC looks only at the states it bootstraps from.
+        first = 1 if self.method.sees_next else n
+        states, still = length + n - first, length if self.method.predicts_frame else 0
+        obs = chunk.target(first, length + n)
+        encoded = self._encode(self.target_encoder, obs, still=still).float()
+        c_next = encoded.narrow(-3, states if still else 0, length)
+        return c_next, encoded.narrow(-3, states - length, length)
+
     def _encode(
-        self, encoder: AnyEncoder, obs: Observation, hidden: Tensor | None = None
+        self, encoder: AnyEncoder, obs: Observation, hidden: Tensor | None = None, still: int = 0
     ) -> Tensor:
-        """Return c; ``[1 + K, …]`` for a method that also looks at each sensor alone."""
+        """Return c; ``[1 + K, …]`` for a method that also looks at each sensor alone.
+
+        After the states come the first ``still`` of them as still pictures, their newest frames.
+        """
         if not isinstance(encoder, SensorEncoder):
-            c: Tensor = encoder(obs)
+            c: Tensor = encoder(obs, still)
             return c
-        c = encoder(obs, hidden, apart=self.method.sees_sensors)
+        c = encoder(obs, hidden, apart=self.method.sees_sensors, still=still)
         return c
 
     def _hidden_sensors(self, length: int, batch: int) -> Tensor | None:

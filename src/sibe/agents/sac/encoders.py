@@ -8,11 +8,10 @@ import torch
 
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import STATE
-from sibe.nn.encoder import Encoder
+from sibe.nn.encoder import RGB, Encoder
 from sibe.nn.late_encoder import LateFusionEncoder
 from sibe.nn.sensor_encoder import SensorEncoder
 
-_CHANNELS = 3
 AnyEncoder = Encoder | LateFusionEncoder | SensorEncoder
 
 
@@ -44,5 +43,5 @@ def build_camera_encoder(
         for name in ("features", "filters", "strides", "tanh", "center", "chroma", "smooth")
     }
     if enc.fusion == "late":
-        return LateFusionEncoder(size, _CHANNELS, stack=stack, **options, generator=generator)
-    return Encoder(size, _CHANNELS * stack, **options, generator=generator)
+        return LateFusionEncoder(size, RGB, stack=stack, **options, generator=generator)
+    return Encoder(size, RGB * stack, **options, generator=generator)
