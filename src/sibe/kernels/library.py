@@ -30,7 +30,7 @@ from sibe.storage.cache import cache_folder, private_folder
 from sibe.storage.contained_file import read_file
 from sibe.storage.temporary_folder import remove_leftovers, temporary_folder
 
-_FILES = ("kernels", "frame_convolutions", "parameters")
+_FILES = ("kernels", "frame_convolutions", "parameters", "layers")
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.c") for name in _FILES)
 _HEADER = Path(__file__).with_name("vectors.h")
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-fPIC")
@@ -38,7 +38,7 @@ _SECONDS = 60
 _FUNCTIONS = (
     *("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops"),
     *("sibe_convolve_frames", "sibe_frame_gradients"),
-    *("sibe_adam", "sibe_lerp"),
+    *("sibe_adam", "sibe_lerp", "sibe_lay_over"),
 )
 _PREFIX = "sibe-kernels-"
 _LARGEST = 1 << 24
