@@ -8,6 +8,7 @@ what slows the machine down for a while slows both.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -112,10 +113,13 @@ def _start(threads: int, reference: bool) -> None:
 
 def _prepare(name: str, make: Callable[..., Work], args: tuple[Any, ...]) -> None:
     _prepared[name] = make(*args)
+    gc.collect()
+    gc.freeze()  # as in a run; the reference gains by it, too
 
 
 def _prepared_clear() -> None:
     _prepared.clear()
+    gc.unfreeze()
 
 
 def _time(name: str, repeat: int) -> float:

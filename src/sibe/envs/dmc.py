@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs.backgrounds.background import Start
+from sibe.envs.control_steps import ControlSteps
 from sibe.envs.proprioception import Proprioception
 from sibe.envs.rendering import gl
 from sibe.envs.rendering.renderer import Frame
 from sibe.envs.rendering.view import View, ViewConfig, look
-from sibe.envs.rewards import reward_function
 from sibe.envs.seeding import stream_seed
 from sibe.envs.sensor_space import sensor_space, unbounded
 from sibe.envs.sensors import STATE, Observation, Sensors
@@ -66,8 +66,7 @@ class DMCPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         for number in self.cameras:
             if not -1 <= number < count:
                 raise UserError(f"{task} has cameras 0 to {count - 1} (-1 is free), not {number}")
-        self._reward = reward_function(self.dm_env)
-        self._simulator_steps = round(self.dm_env.control_timestep() / self.physics.timestep())
+        self._advance = ControlSteps(self.dm_env)
         limits = self.dm_env.action_spec()
         low, high = np.broadcast_arrays(limits.minimum, limits.maximum, np.empty(limits.shape))[:2]
         bounded = np.abs(high) < 1e9  # an unlimited actuator is given ±1e10: take ±1
@@ -130,30 +129,16 @@ class DMCPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
             raise gym.error.ResetNeeded("cannot call env.step() before calling env.reset()")
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         control = self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
-        reward, newest, env_steps, discount = 0.0, 0.0, 0, None
-        while env_steps < self.action_repeat and discount is None:
-            newest = self._control_step(control)
-            reward += newest
-            env_steps += 1
-            if self._control_steps + env_steps >= TIME_LIMIT:
-                discount = 1.0
-            else:
-                discount = self.dm_env.task.get_termination(self.physics)
-        self._control_steps += env_steps
-        terminated = discount == 0.0
-        truncated = discount is not None and not terminated
-        info: dict[str, Any] = {"env_steps": env_steps}
+        left = TIME_LIMIT - self._control_steps
+        stepped = self._advance(control, max(1, min(self.action_repeat, left)))
+        self._control_steps += stepped.steps
+        over = self._control_steps >= TIME_LIMIT  # which the task is not asked about then
+        terminated = stepped.discount == 0.0 and not over
+        truncated = over or (stepped.discount is not None and not terminated)
+        info: dict[str, Any] = {"env_steps": stepped.steps}
         if self._has_goal:
-            info["is_success"] = newest == 1.0
-        return self._observe(), reward, terminated, truncated, info
-
-    def _control_step(self, control: npt.NDArray[np.float64]) -> float:
-        """Do what ``dm_env.step`` does but for the observation, which is not used."""
-        task, physics = self.dm_env.task, self.physics
-        task.before_step(control, physics)
-        physics.step(self._simulator_steps)
-        task.after_step(physics)
-        return self._reward()
+            info["is_success"] = stepped.newest == 1.0
+        return self._observe(), stepped.reward, terminated, truncated, info
 
     def render(self) -> Frame | None:
         """Return the newest frame, of the first camera."""

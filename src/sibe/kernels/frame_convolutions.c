@@ -58,9 +58,9 @@ INLINE void add_products(int rows, vector sums[][VECTORS], const float *x, int64
 }
 
 /* A block of filters and their ReLU at `pixels` neighbors; x: under the first of them. */
-INLINE void convolve(int pixels, const float *x, const float *weight, const float *bias, float *y,
-                     const Layer *s) {
-    int64_t line = s->width * s->channels, step = s->stride * s->channels;
+INLINE void convolve(int pixels, int64_t step, const float *x, const float *weight,
+                     const float *bias, float *y, const Layer *s) {
+    int64_t line = s->width * s->channels;
     vector sums[ROWS][VECTORS];
     load_sums(pixels, sums, bias, 0);
     for (int k = 0; k < KERNEL; k++, x += line)
@@ -71,9 +71,8 @@ INLINE void convolve(int pixels, const float *x, const float *weight, const floa
     store_sums(pixels, sums, y, s->filters);
 }
 
-/* y = ReLU(bias + weight * x), weight [3, 3, channels, filters]. */
-static void convolve_image(const float *x, const float *weight, const float *bias, float *y,
-                           const Layer *s) {
+INLINE void convolve_image_by(int64_t step, const float *x, const float *weight,
+                              const float *bias, float *y, const Layer *s) {
     int64_t parts = (s->out_width + ROWS - 1) / ROWS; /* of a row, of about equal size */
     for (int64_t f = 0; f < s->filters; f += BLOCK)
         for (int64_t row = 0; row < s->out_height; row++)
@@ -82,10 +81,22 @@ static void convolve_image(const float *x, const float *weight, const float *bia
                 int64_t pixels = s->out_width * (part + 1) / parts - p;
                 const float *from = x + s->stride * (row * s->width + p) * s->channels;
                 float *to = y + (row * s->out_width + p) * s->filters + f;
-#define DO(n) convolve(n, from, weight + f, bias + f, to, s)
+#define DO(n) convolve(n, step, from, weight + f, bias + f, to, s)
                 WITH_CONSTANT(pixels, DO)
 #undef DO
             }
+}
+
+/* y = ReLU(bias + weight * x), weight [3, 3, channels, filters]. The usual distances between two
+ * pixels are constants: they then are part of the instructions. */
+static void convolve_image(const float *x, const float *weight, const float *bias, float *y,
+                           const Layer *s) {
+    switch (s->stride * s->channels) {
+    case 6: convolve_image_by(6, x, weight, bias, y, s); break;
+    case 16: convolve_image_by(16, x, weight, bias, y, s); break;
+    case 32: convolve_image_by(32, x, weight, bias, y, s); break;
+    default: convolve_image_by(s->stride * s->channels, x, weight, bias, y, s);
+    }
 }
 
 /* What an image adds to `rows` neighbors in one row of the kernel, for a block of filters. */

@@ -1,11 +1,15 @@
-"""Which compiled functions this machine computes sums with, in another order than PyTorch."""
+"""Which compiled functions this machine learns with; they round in another order than PyTorch."""
 
 from __future__ import annotations
 
-from sibe.kernels import convolution, frame_convolutions
+from sibe.kernels import convolution, frame_convolutions, parameters
 
 
 def in_use() -> list[str]:
     """Return their names."""
-    modules = {"convolution": convolution, "frame_convolutions": frame_convolutions}
+    modules = {
+        "convolution": convolution,
+        "frame_convolutions": frame_convolutions,
+        "parameters": parameters,
+    }
     return [name for name, module in modules.items() if module.available()]

@@ -6,7 +6,9 @@ from copy import deepcopy
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from sibe.kernels import parameters as kernels
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -23,4 +25,9 @@ def update_ema(target: nn.Module, online: nn.Module, tau: float) -> None:
 
     Parameters only: no network of this package keeps buffers. One fused call for all of them.
     """
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)
+    targets: list[Tensor] = list(target.parameters())
+    others: list[Tensor] = list(online.parameters())
+    if kernels.fits(targets, others):
+        kernels.lerp(targets, others, tau)
+    else:
+        torch._foreach_lerp_(targets, others, tau)

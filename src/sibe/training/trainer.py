@@ -35,6 +35,7 @@ from sibe.training.checkpoints import Checkpoints
 from sibe.training.collector import Collector, FinishedEpisode, NonFiniteAction
 from sibe.training.evaluation import frame_rate
 from sibe.training.evaluators import Evaluator
+from sibe.training.garbage import only_new_garbage
 from sibe.training.mean_metrics import MeanMetrics
 from sibe.training.recorder import Recorder
 from sibe.training.seeding import numpy_state, numpy_stream, restore_numpy
@@ -99,6 +100,10 @@ class Trainer:
             self.recorder.say(f"already finished at env_step {self.env_step}")
             return
         self.recorder.open(self.agent.metric_names(), self.env_step)
+        with only_new_garbage():
+            self._run()
+
+    def _run(self) -> None:
         if self.evaluating is not None:  # when the checkpoint was written
             self._begin_evaluation(self.evaluating)
         while self.env_step < self.config.schedule.env_steps:

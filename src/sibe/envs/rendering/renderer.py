@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sibe.envs.rendering import gl
+from sibe.envs.rendering.read_pixels import read_rgba
 from sibe.envs.rendering.scene import draw_thin_as_boxes, has_glass, limb_width, make_opaque
 
 Frame = npt.NDArray[np.uint8]
@@ -198,18 +199,7 @@ class Renderer:
 
     def _read_rgba(self) -> Frame:
         """Read color and alpha; ``mjr_readPixels`` knows only color."""
-        from OpenGL import GL
-
-        h, w = self._height, self._width
-        if self._context.offSamples:
-            GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._context.offFBO)
-            GL.glBindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._context.offFBO_r)
-            GL.glBlitFramebuffer(0, 0, w, h, 0, 0, w, h, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
-            GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._context.offFBO_r)
-        pixels = np.empty((h, w, 4), np.uint8)
-        GL.glReadPixels(0, 0, w, h, GL.GL_RGBA, GL.GL_UNSIGNED_BYTE, pixels)
-        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._context.offFBO)
-        return pixels
+        return read_rgba(self._context, self._height, self._width)
 
 
 class _Current:

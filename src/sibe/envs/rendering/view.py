@@ -12,6 +12,7 @@ import numpy as np
 from sibe.envs.backgrounds.background import Background, compose
 from sibe.envs.rendering.renderer import Frame, Renderer, background_geoms
 from sibe.envs.sensors import Sensors
+from sibe.kernels import layers
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class View:
             return average_blocks(np.ascontiguousarray(self.renderer.rgb()), self._supersample)
         self.picture = self._background.next(rng) if behind is None else behind
         self.layer = self.renderer.rgba()
-        return average_blocks(compose(self.layer, self.picture), self._supersample)
+        return lay_over(self.layer, self.picture, self._supersample)
 
 
 def look(views: Sequence[View], sensors: Sensors, rng: np.random.Generator) -> dict[str, Frame]:
@@ -95,6 +96,13 @@ def look(views: Sequence[View], sensors: Sensors, rng: np.random.Generator) -> d
     for name, view in zip(sensors.views, views, strict=True):
         frames[name] = view.frame(rng, views[0].picture if frames else None)
     return frames
+
+
+def lay_over(robot: Frame, picture: Frame, side: int) -> Frame:
+    """Lay the robot over a picture as ``compose`` does, then average blocks of side × side."""
+    if layers.available():
+        return layers.lay_over(robot, picture, side)
+    return average_blocks(compose(robot, picture), side)
 
 
 def average_blocks(image: Frame, side: int) -> Frame:

@@ -1,0 +1,39 @@
+/* The robot laid over a picture and blocks of pixels averaged, in one pass over the bytes.
+ * layers.py says what the arguments are. */
+#include <stdint.h>
+#include <string.h>
+
+/* One row of `width` pixels: out = robot + (1 - coverage) * picture, in whole numbers. */
+static void lay_row(const uint8_t *robot, const uint8_t *picture, int64_t width, uint8_t *out) {
+    memcpy(out, picture, 3 * width);
+    for (int64_t x = 0; x < width; x++, robot += 4, picture += 3, out += 3) {
+        unsigned through = 255 - robot[3];
+        if (through == 255) continue;
+        for (int c = 0; c < 3; c++) {
+            unsigned sum = robot[c] + (picture[c] * through + 127) / 255;
+            out[c] = sum > 255 ? 255 : sum;
+        }
+    }
+}
+
+/* out [height / side, width / side, 3]: the means of blocks of side * side pixels, rounded.
+ * robot [height, width, 4], rows robot_step bytes apart; picture [height, width, 3]. */
+void sibe_lay_over(const uint8_t *robot, int64_t robot_step, const uint8_t *picture, uint8_t *out,
+                   int64_t height, int64_t width, int64_t side) {
+    int64_t columns = width / side, area = side * side;
+    uint8_t row[3 * width];
+    uint32_t sums[3 * columns];
+    for (int64_t y = 0; y < height; y++, robot += robot_step, picture += 3 * width) {
+        if (side == 1) {
+            lay_row(robot, picture, width, out + 3 * y * width);
+            continue;
+        }
+        lay_row(robot, picture, width, row);
+        if (y % side == 0) memset(sums, 0, sizeof sums);
+        for (int64_t x = 0; x < columns; x++)
+            for (int64_t i = 0; i < side; i++)
+                for (int c = 0; c < 3; c++) sums[3 * x + c] += row[3 * (x * side + i) + c];
+        if (y % side < side - 1) continue;
+        for (int64_t i = 0; i < 3 * columns; i++) *out++ = (sums[i] + area / 2) / area;
+    }
+}
