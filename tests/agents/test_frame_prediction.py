@@ -75,7 +75,7 @@ def test_with_several_sensors_only_pictures_stand_still(fusion: str) -> None:
     torch.testing.assert_close(both[0, STATES:], expected, atol=1e-5, rtol=1e-5)
 
 
-def config_of(fusion: str, n_step: int, predicts: str = "frame") -> RunConfig:
+def config_of(fusion: Any, n_step: int, predicts: str = "frame") -> RunConfig:
     config = preset_config("debug", method="sibe")
     return replace(
         config,
@@ -128,8 +128,9 @@ def test_the_method_is_shown_the_newest_frame_of_the_next_state(
     config = config_of(fusion, n_step)
     agent, obs, length = agent_of(config), images_of(config), config.sac.chunk
     next_states = unmoved(fusion, obs)[1 : 1 + length].flatten(0, 1)
+    encoder: Any = agent.target_encoder
     with torch.no_grad():
-        expected = agent.target_encoder.single(next_states).unflatten(0, (length, BATCH))
+        expected = encoder.single(next_states).unflatten(0, (length, BATCH))
     given = shown_to_method(agent, agent.update, chunk_of(config, obs), monkeypatch).c_next
     torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
 
