@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sibe.kernels.convolution import KERNEL, out_side
-from sibe.kernels.library import all_at, at, functions, library
+from sibe.kernels.library import at, functions, library
 
 _BLOCK = 16  # filters, or channels, that are computed together
 
@@ -114,9 +114,9 @@ def convolve(
     biases = [b.contiguous() for b in biases]
     functions().sibe_convolve_frames(
         at(x),
-        all_at(filters),
-        all_at(biases),
-        all_at(outputs),
+        _all_at(filters),
+        _all_at(biases),
+        _all_at(outputs),
         at(peaks),
         *_rest(scratch, layers, images),
     )
@@ -148,8 +148,8 @@ def gradients(
     of_maps, of_peaks = of_maps.contiguous(), of_peaks.contiguous()
     functions().sibe_frame_gradients(
         at(x),
-        all_at(transposed),
-        all_at(encoded.outputs),
+        _all_at(transposed),
+        _all_at(encoded.outputs),
         at(encoded.peaks),
         at(of_maps),
         at(of_peaks),
@@ -196,3 +196,9 @@ def _rest(scratch: Tensor, layers: list[_Layer], images: int) -> tuple[object, .
         *(at(scratch), ctypes.c_int64(size), table, len(layers)),
         *(ctypes.c_int64(images), threads),
     )
+
+
+def _all_at(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
+    """Return where each of the tensors begins; the null pointer for None."""
+    places = (t if t is None else t.data_ptr() for t in tensors)
+    return (ctypes.c_void_p * len(tensors))(*places)

@@ -17,7 +17,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -30,15 +30,14 @@ from sibe.storage.cache import cache_folder, private_folder
 from sibe.storage.contained_file import read_file
 from sibe.storage.temporary_folder import remove_leftovers, temporary_folder
 
-_FILES = ("kernels", "frame_convolutions", "parameters", "layers")
+_FILES = ("kernels", "frame_convolutions", "layers")
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.c") for name in _FILES)
 _HEADER = Path(__file__).with_name("vectors.h")
-_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-fPIC")
+_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")
 _SECONDS = 60
 _FUNCTIONS = (
     *("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops"),
-    *("sibe_convolve_frames", "sibe_frame_gradients"),
-    *("sibe_adam", "sibe_lerp", "sibe_lay_over"),
+    *("sibe_convolve_frames", "sibe_frame_gradients", "sibe_lay_over"),
 )
 _PREFIX = "sibe-kernels-"
 _LARGEST = 1 << 24
@@ -66,12 +65,6 @@ def functions() -> ctypes.CDLL:
 def at(tensor: Tensor) -> ctypes.c_void_p:
     """Return where the numbers of ``tensor`` begin."""
     return ctypes.c_void_p(tensor.data_ptr())
-
-
-def all_at(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
-    """Return where each of the tensors begins; the null pointer for None."""
-    places = (t if t is None else t.data_ptr() for t in tensors)
-    return (ctypes.c_void_p * len(tensors))(*places)
 
 
 @functools.cache

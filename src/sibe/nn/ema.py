@@ -6,9 +6,7 @@ from copy import deepcopy
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
-
-from sibe.kernels import parameters as kernels
+from torch import nn
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -25,9 +23,4 @@ def update_ema(target: nn.Module, online: nn.Module, tau: float) -> None:
 
     Parameters only: no network of this package keeps buffers. One fused call for all of them.
     """
-    targets: list[Tensor] = list(target.parameters())
-    others: list[Tensor] = list(online.parameters())
-    if kernels.fits(targets, others):
-        kernels.lerp(targets, others, tau)
-    else:
-        torch._foreach_lerp_(targets, others, tau)
+    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)

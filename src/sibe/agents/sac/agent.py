@@ -23,7 +23,6 @@ from sibe.agents.sac.networks import Actor, TwinQ
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import Observation, each
 from sibe.methods.base import Latents, Method, MethodOutput, SensorLatents
-from sibe.nn.adam import Adam
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import squashed_sample, standard_normal
 from sibe.nn.sensor_encoder import SensorEncoder, drop_sensors
@@ -90,19 +89,20 @@ class SAC:
 
     def _make_optimizers(self) -> None:
         sac, enc = self.config.sac, self.config.encoder
+        adam = torch.optim.Adam
         groups: list[dict[str, Any]] = [
             {"params": list(self.encoder.parameters()), "lr": enc.lr},
             {"params": list(self.critic.parameters()), "lr": sac.lr},
             *(dict(group) for group in self.method.parameter_groups()),
         ]
-        self.optimizer = Adam(groups, fused=True)
+        self.optimizer = adam(groups, fused=True)
         actor_groups: list[dict[str, Any]] = [
             {"params": list(self.actor.parameters()), "lr": sac.lr},
             *(dict(group) for group in self.method.actor_parameter_groups()),
         ]
-        self.actor_optimizer = Adam(actor_groups, fused=True)
+        self.actor_optimizer = adam(actor_groups, fused=True)
         self._actor_parameters = [p for group in actor_groups for p in group["params"]]
-        self.temperature_optimizer = Adam(
+        self.temperature_optimizer = adam(
             [self.log_temperature], lr=sac.temperature_lr, betas=(0.5, 0.999)
         )
 
