@@ -175,18 +175,23 @@ def test_share_0_is_the_plain_sum_of_both_losses() -> None:
 def test_balanced_gives_the_method_its_share(share: float) -> None:
     g = torch.Generator().manual_seed(1)
     critic, method = 500 * torch.randn(2, 8, 4, generator=g), torch.randn(2, 8, 4, generator=g)
-    felt = losses.balanced(critic, method, share) - critic
+    felt = losses.balanced(critic, method, 1.0, share) - critic
     assert (felt.norm() / critic.norm()).item() == pytest.approx(share, rel=1e-3)
     cosine = torch.nn.functional.cosine_similarity(felt.flatten(), method.flatten(), dim=0)
     assert cosine.item() == pytest.approx(1, abs=1e-4)
-    assert torch.equal(losses.balanced(critic, torch.zeros_like(method), share), critic)
-    assert torch.equal(losses.balanced(critic, method, 0.0), critic + method)
+    assert torch.equal(losses.balanced(critic, torch.zeros_like(method), 1.0, share), critic)
+    assert torch.equal(losses.balanced(critic, method, 1.0), critic + method)
+    assert torch.equal(losses.balanced(critic, method, 4.0), critic + 4 * method)
 
 
-def test_the_encoder_feels_both_losses_and_the_critic_only_its_own() -> None:
+@pytest.mark.parametrize(("weight", "share"), [(1.0, 1.0), (4.0, 0.0)])
+def test_the_encoder_feels_both_losses_and_the_critic_only_its_own(
+    weight: float, share: float
+) -> None:
     """The heads' own gradients are not scaled; the encoder's is the balanced one, by autograd."""
     config = make_config()
-    config = replace(config, encoder=replace(config.encoder, method_share=1.0))
+    encoder = replace(config.encoder, method_weight=weight, method_share=share)
+    config = replace(config, encoder=encoder)
     agent, chunk = make_agent(config), make_chunk(config)
     twin = make_agent(config)
     twin.load_state_dict(copy.deepcopy(agent.state_dict()))
@@ -200,7 +205,7 @@ def test_the_encoder_feels_both_losses_and_the_critic_only_its_own() -> None:
         torch.autograd.grad(x, c, retain_graph=True)[0] for x in (loss, out.loss)
     )
     expected = torch.autograd.grad(
-        c, list(twin.encoder.parameters()), losses.balanced(of_critic, of_method, 1.0)
+        c, list(twin.encoder.parameters()), losses.balanced(of_critic, of_method, weight, share)
     )
     for parameter, gradient in zip(agent.encoder.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)

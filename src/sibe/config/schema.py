@@ -104,8 +104,10 @@ class EncoderConfig:
     """Learning rate of φ_o."""
     autocast: bool = False
     """Convolutions in bfloat16 while learning: for a GPU; few CPUs have it."""
+    method_weight: Positive = 1.0
+    """Factor of the method's gradient on c, where the critic's has 1."""
     method_share: NonNegative = 0.0
-    """Length of the method's gradient on c against the critic's; 0 for the plain sum of both."""
+    """Length of the method's gradient on c against the critic's, in place of its weight; 0: off."""
 
 
 @configuration("sac")

@@ -206,7 +206,8 @@ class SAC:
         gradient = self._backward(critic_loss, c)
         if method_loss.requires_grad:
             of_method = self._backward(method_loss, c)
-            gradient = losses.balanced(gradient, of_method, self.config.encoder.method_share)
+            enc = self.config.encoder
+            gradient = losses.balanced(gradient, of_method, enc.method_weight, enc.method_share)
         encoded.backward(gradient)
         self.optimizer.step()
 

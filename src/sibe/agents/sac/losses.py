@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 
-def balanced(critic: Tensor, method: Tensor, share: float) -> Tensor:
+def balanced(critic: Tensor, method: Tensor, weight: float, share: float = 0.0) -> Tensor:
     """Return the gradient that the encoder is given: both losses' gradients on c, ``[L, B, D]``.
 
     The critic's error grows with the return and its gradient is soon a hundred times the method's;
     in a plain sum, and so under one Adam, the method would no longer be felt. Separate Adams would
     cure that at the price of a second pass through the convolutions. Here the method's gradient is
-    scaled to ``share`` times the length of the critic's instead; 0 is the plain sum.
+    multiplied by ``weight`` instead, or scaled to ``share`` times the length of the critic's.
     """
     if not share:
-        return critic + method
+        return critic + weight * method
     ratio: Tensor = critic.norm() / method.norm().clamp_min(1e-12)
     return critic + share * ratio * method
 
