@@ -8,9 +8,11 @@
 #ifdef __AVX512F__
 #define LANES 16
 #define ROWS 12
+#define MOST_BLOCKS 2
 #else
 #define LANES 8
 #define ROWS 6 /* times two vectors: as many sums as 16 registers hold beside the operands */
+#define MOST_BLOCKS 1
 #endif
 #define BLOCK 16
 #define VECTORS (BLOCK / LANES)
@@ -57,46 +59,57 @@ INLINE void add_products(int rows, vector sums[][VECTORS], const float *x, int64
         for (int v = 0; v < VECTORS; v++) sums[r][v] += x[r * step] * block[v];
 }
 
-/* A block of filters and their ReLU at `pixels` neighbors; x: under the first of them. */
-INLINE void convolve(int pixels, int64_t step, const float *x, const float *weight,
+/* `blocks` blocks of filters and their ReLU at `pixels` neighbors, `step` numbers apart; x: under
+ * the first of them. */
+INLINE void convolve(int pixels, int blocks, int64_t step, const float *x, const float *weight,
                      const float *bias, float *y, const Layer *s) {
     int64_t line = s->width * s->channels;
-    vector sums[ROWS][VECTORS];
-    load_sums(pixels, sums, bias, 0);
+    vector sums[MOST_BLOCKS][ROWS][VECTORS];
+    for (int b = 0; b < blocks; b++) load_sums(pixels, sums[b], bias + b * BLOCK, 0);
     for (int k = 0; k < KERNEL; k++, x += line)
         for (int64_t m = 0; m < KERNEL * s->channels; m++, weight += s->filters)
-            add_products(pixels, sums, x + m, step, weight);
-    for (int p = 0; p < pixels; p++)
-        for (int v = 0; v < VECTORS; v++) sums[p][v] = where_active(sums[p][v], sums[p][v]);
-    store_sums(pixels, sums, y, s->filters);
+            for (int b = 0; b < blocks; b++)
+                add_products(pixels, sums[b], x + m, step, weight + b * BLOCK);
+    for (int b = 0; b < blocks; b++) {
+        for (int p = 0; p < pixels; p++)
+            for (int v = 0; v < VECTORS; v++)
+                sums[b][p][v] = where_active(sums[b][p][v], sums[b][p][v]);
+        store_sums(pixels, sums[b], y + b * BLOCK, s->filters);
+    }
 }
 
-INLINE void convolve_image_by(int64_t step, const float *x, const float *weight,
+INLINE void convolve_image_by(int64_t step, int blocks, const float *x, const float *weight,
                               const float *bias, float *y, const Layer *s) {
     int64_t parts = (s->out_width + ROWS - 1) / ROWS; /* of a row, of about equal size */
-    for (int64_t f = 0; f < s->filters; f += BLOCK)
+    for (int64_t f = 0; f < s->filters; f += blocks * BLOCK)
         for (int64_t row = 0; row < s->out_height; row++)
             for (int64_t part = 0; part < parts; part++) {
                 int64_t p = s->out_width * part / parts;
                 int64_t pixels = s->out_width * (part + 1) / parts - p;
                 const float *from = x + s->stride * (row * s->width + p) * s->channels;
                 float *to = y + (row * s->out_width + p) * s->filters + f;
-#define DO(n) convolve(n, step, from, weight + f, bias + f, to, s)
+#define DO(n) convolve(n, blocks, step, from, weight + f, bias + f, to, s)
                 WITH_CONSTANT(pixels, DO)
 #undef DO
             }
 }
 
 /* y = ReLU(bias + weight * x), weight [3, 3, channels, filters]. The usual distances between two
- * pixels are constants: they then are part of the instructions. */
+ * pixels are constants: they then are part of the instructions. Where there are registers for it,
+ * two blocks of filters share what is read of x. */
 static void convolve_image(const float *x, const float *weight, const float *bias, float *y,
                            const Layer *s) {
-    switch (s->stride * s->channels) {
-    case 6: convolve_image_by(6, x, weight, bias, y, s); break;
-    case 16: convolve_image_by(16, x, weight, bias, y, s); break;
-    case 32: convolve_image_by(32, x, weight, bias, y, s); break;
-    default: convolve_image_by(s->stride * s->channels, x, weight, bias, y, s);
-    }
+    int64_t step = s->stride * s->channels;
+    if (step == 16 && s->filters % (MOST_BLOCKS * BLOCK) == 0)
+        convolve_image_by(16, MOST_BLOCKS, x, weight, bias, y, s);
+    else if (step == 6)
+        convolve_image_by(6, 1, x, weight, bias, y, s);
+    else if (step == 16)
+        convolve_image_by(16, 1, x, weight, bias, y, s);
+    else if (step == 32)
+        convolve_image_by(32, 1, x, weight, bias, y, s);
+    else
+        convolve_image_by(step, 1, x, weight, bias, y, s);
 }
 
 /* What an image adds to `rows` neighbors in one row of the kernel, for a block of filters. */

@@ -16,24 +16,43 @@ static void lay_row(const uint8_t *robot, const uint8_t *picture, int64_t width,
     }
 }
 
+/* `side` is a constant where it is called with one: dividing by it is then no division. */
+static inline __attribute__((always_inline)) void
+lay_over(const uint8_t *robot, int64_t robot_step, const uint8_t *picture, uint8_t *out,
+         int64_t height, int64_t width, uint32_t side) {
+    int64_t columns = width / side;
+    uint8_t row[3 * width];
+    uint32_t sums[3 * columns], area = side * side;
+    for (int64_t y = 0; y < height; y++, robot += robot_step, picture += 3 * width) {
+        lay_row(robot, picture, width, row);
+        if (y % side == 0) memset(sums, 0, sizeof sums);
+        for (int64_t x = 0; x < columns; x++)
+            for (uint32_t i = 0; i < side; i++)
+                for (int c = 0; c < 3; c++) sums[3 * x + c] += row[3 * (x * side + i) + c];
+        if (y % side < side - 1) continue;
+        for (int64_t i = 0; i < 3 * columns; i++) *out++ = (sums[i] + area / 2) / area;
+    }
+}
+
 /* out [height / side, width / side, 3]: the means of blocks of side * side pixels, rounded.
  * robot [height, width, 4], rows robot_step bytes apart; picture [height, width, 3]. */
 void sibe_lay_over(const uint8_t *robot, int64_t robot_step, const uint8_t *picture, uint8_t *out,
                    int64_t height, int64_t width, int64_t side) {
-    int64_t columns = width / side, area = side * side;
-    uint8_t row[3 * width];
-    uint32_t sums[3 * columns];
-    for (int64_t y = 0; y < height; y++, robot += robot_step, picture += 3 * width) {
-        if (side == 1) {
-            lay_row(robot, picture, width, out + 3 * y * width);
-            continue;
-        }
-        lay_row(robot, picture, width, row);
-        if (y % side == 0) memset(sums, 0, sizeof sums);
-        for (int64_t x = 0; x < columns; x++)
-            for (int64_t i = 0; i < side; i++)
-                for (int c = 0; c < 3; c++) sums[3 * x + c] += row[3 * (x * side + i) + c];
-        if (y % side < side - 1) continue;
-        for (int64_t i = 0; i < 3 * columns; i++) *out++ = (sums[i] + area / 2) / area;
+    if (side == 1)
+        for (int64_t y = 0; y < height; y++)
+            lay_row(robot + y * robot_step, picture + 3 * y * width, width, out + 3 * y * width);
+    else if (side == 2)
+        lay_over(robot, robot_step, picture, out, height, width, 2);
+    else
+        lay_over(robot, robot_step, picture, out, height, width, side);
+}
+
+/* out [pixels, 3 * number]: the pixels of `number` frames [pixels, 3] side by side. */
+void sibe_side_by_side(const uint8_t *const *frames, int64_t number, int64_t pixels, uint8_t *out) {
+    for (int64_t i = 0; i < number; i++) {
+        const uint8_t *from = frames[i];
+        uint8_t *to = out + 3 * i;
+        for (int64_t p = 0; p < pixels; p++, from += 3, to += 3 * number)
+            for (int c = 0; c < 3; c++) to[c] = from[c];
     }
 }
