@@ -49,3 +49,18 @@ def test_what_does_not_fit_is_refused() -> None:
         layers.lay_over(np.zeros((4, 4, 4), np.uint8), np.zeros((4, 6, 3), np.uint8), 1)
     with pytest.raises(ValueError, match="in blocks of 3"):
         layers.lay_over(np.zeros((4, 4, 4), np.uint8), np.zeros((4, 4, 3), np.uint8), 3)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_frames_side_by_side(number: int) -> None:
+    rng = np.random.default_rng(number)
+    frames = [rng.integers(0, 256, (9, 13, 3), np.uint8) for _ in range(number)]
+    assert np.array_equal(layers.side_by_side(frames), np.concatenate(frames, axis=-1))
+
+
+def test_frames_of_other_shapes_are_refused() -> None:
+    frames = [np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)]
+    with pytest.raises(ValueError, match="one size"):
+        layers.side_by_side(frames)
+    with pytest.raises(ValueError, match="one size"):
+        layers.side_by_side([np.zeros((4, 8, 3), np.uint8)[:, ::2]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
 from sibe.envs.sensors import Observation
+from sibe.kernels import layers
 
 Readings = dict[str, npt.NDArray[Any]]
 
@@ -28,12 +30,20 @@ class FrameStack:
     def start(self, frame: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Begin an episode; return its first state."""
         self._frames.extend([frame.copy()] * self._stack)
-        return np.concatenate(self._frames, axis=-1)
+        return _side_by_side(self._frames)
 
     def append(self, frame: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Drop the oldest frame, append the newest; return the state."""
         self._frames.append(frame.copy())  # an environment may draw into one buffer
-        return np.concatenate(self._frames, axis=-1)
+        return _side_by_side(self._frames)
+
+
+def _side_by_side(frames: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return observations along their last axis."""
+    first = frames[0]
+    if first.dtype == np.uint8 and first.shape[2:] == (3,) and layers.available():
+        return layers.side_by_side(frames)
+    return np.concatenate(frames, axis=-1)
 
 
 class SensorStack:

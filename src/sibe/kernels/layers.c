@@ -46,3 +46,13 @@ void sibe_lay_over(const uint8_t *robot, int64_t robot_step, const uint8_t *pict
     else
         lay_over(robot, robot_step, picture, out, height, width, side);
 }
+
+/* out [pixels, 3 * number]: the pixels of `number` frames [pixels, 3] side by side. */
+void sibe_side_by_side(const uint8_t *const *frames, int64_t number, int64_t pixels, uint8_t *out) {
+    for (int64_t i = 0; i < number; i++) {
+        const uint8_t *from = frames[i];
+        uint8_t *to = out + 3 * i;
+        for (int64_t p = 0; p < pixels; p++, from += 3, to += 3 * number)
+            for (int c = 0; c < 3; c++) to[c] = from[c];
+    }
+}

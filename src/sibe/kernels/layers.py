@@ -1,12 +1,13 @@
-"""The robot laid over a picture, and the blocks of the result averaged, by ``layers.c``.
+"""The robot over a picture, blocks averaged, and frames side by side, by ``layers.c``.
 
-NumPy goes over the pixels a dozen times for the same bytes; its twin is ``compose`` and
-``average_blocks`` in ``sibe.envs``.
+NumPy goes over the pixels a dozen times, or moves them three bytes at a time, for the same bytes;
+the twins are ``compose``, ``average_blocks`` and ``np.concatenate`` in ``sibe.envs``.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,5 +44,19 @@ def lay_over(robot: Bytes, picture: Bytes, side: int) -> Bytes:
         ctypes.c_void_p(picture.ctypes.data),
         ctypes.c_void_p(out.ctypes.data),
         *(ctypes.c_int64(number) for number in (height, width, side)),
+    )
+    return out
+
+
+def side_by_side(frames: Sequence[Bytes]) -> Bytes:
+    """Return frames ``[H, W, 3]``, contiguous, along their last axis: ``[H, W, 3·N]``."""
+    height, width, _ = frames[0].shape
+    if any(frame.shape != (height, width, 3) or not frame.flags.c_contiguous for frame in frames):
+        raise ValueError("not frames of one size and three channels")
+    out = np.empty((height, width, 3 * len(frames)), np.uint8)
+    functions().sibe_side_by_side(
+        (ctypes.c_void_p * len(frames))(*(frame.ctypes.data for frame in frames)),
+        *(ctypes.c_int64(number) for number in (len(frames), height * width)),
+        ctypes.c_void_p(out.ctypes.data),
     )
     return out

@@ -37,7 +37,8 @@ _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")
 _SECONDS = 60
 _FUNCTIONS = (
     *("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops"),
-    *("sibe_convolve_frames", "sibe_frame_gradients", "sibe_lay_over"),
+    *("sibe_convolve_frames", "sibe_frame_gradients"),
+    *("sibe_lay_over", "sibe_side_by_side"),
 )
 _PREFIX = "sibe-kernels-"
 _LARGEST = 1 << 24
