@@ -54,7 +54,7 @@ def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
             lr=1e-3,
             center=True,
             smooth=True,
-            method_weight=4.0,
+            method_weight=1.0 if config.method == "none" else 4.0,  # none has no gradient
         ),
         sac=SACConfig(
             hidden=256,
