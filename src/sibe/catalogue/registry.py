@@ -33,13 +33,7 @@ ENTRY_POINT_GROUP = "sibe.methods"
 
 # In the order in which tables and figures show them. Colors are Okabe and Ito's, then Tol's.
 ENTRIES: dict[str, Entry | AgentEntry] = {
-    "sibe": Entry(
-        SIBEConfig,
-        SIBE,
-        label="SIBE",
-        color="#0072B2",
-        cpu={"alpha": 0.001, "predicts": "frame"},
-    ),
+    "sibe": Entry(SIBEConfig, SIBE, label="SIBE", color="#0072B2", cpu={"alpha": 0.001}),
     "db": Entry(DBConfig, DB, label="DB", color="#E69F00"),
     "proto": Entry(ProtoConfig, Proto, label="Proto-RL", color="#009E73"),
     "plan2explore": PLAN2EXPLORE,

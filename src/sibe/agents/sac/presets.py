@@ -40,21 +40,14 @@ def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
     The scene is drawn at 84×84 as in the paper and averaged to 42×42; frames are encoded one by one
     and combined late, which finds velocities in a fraction of the updates; TD targets sum three
     rewards; SAC learns from every transition of a chunk, actor and targets move at every update.
-    With rewards scaled down, the losses of critic and method have about the same size; the encoder
-    feels the method's four times, because the critic's alone has it memorize the noise in the
-    replay. docs/reproduction.md says how each of these was found.
+    With rewards scaled down, the losses of critic and method weigh about the same in their plain
+    sum. docs/reproduction.md says how each of these was found.
     """
     return replace(
         config,
         env=replace(config.env, size=42, supersample=2),
         encoder=EncoderConfig(
-            fusion="late",
-            filters=16,
-            strides=(2, 2, 1),
-            lr=1e-3,
-            center=True,
-            smooth=True,
-            method_weight=1.0 if config.method == "none" else 4.0,  # none has no gradient
+            fusion="late", filters=16, strides=(2, 2, 1), lr=1e-3, center=True, smooth=True
         ),
         sac=SACConfig(
             hidden=256,
