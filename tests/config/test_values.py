@@ -127,4 +127,4 @@ def test_the_repr_builds_an_equal_config_and_leaves_out_defaults() -> None:
     config = preset_config("cpu", background="noise")
     names = (EncoderConfig, EnvConfig, RunConfig, SACConfig, ScheduleConfig, SIBEConfig)
     assert eval(repr(config), {cls.__name__: cls for cls in names}) == config
-    assert "env=EnvConfig(background='noise', size=42, " in repr(config)
+    assert "env=EnvConfig(background='noise', " in repr(config)

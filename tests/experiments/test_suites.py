@@ -212,7 +212,7 @@ def test_overrides_reach_the_config() -> None:
     config = config_of("smoke", "sibe", env_steps=5000, eval_every=500, eval_episodes=3, threads=2)
     assert config.schedule.env_steps == 5000 and config.threads == 2
     assert (config.schedule.eval_every, config.schedule.eval_episodes) == (500, 3)
-    assert config_of("paper-standard", "sibe", preset="cpu").env.size == 42
+    assert config_of("paper-standard", "sibe", preset="cpu").encoder.fusion == "late"
     video = find_suite("paper-video")
     run = select(video, Slice(methods=("sibe",)))[0]
     assert build_config(video, run, Overrides(clips="bank")).env.clips == "bank"

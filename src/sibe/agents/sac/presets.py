@@ -37,17 +37,15 @@ def _set(method_config: Any, **changes: Any) -> Any:
 def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
     """Small enough that two CPU cores show learning in minutes, for every background alike.
 
-    The scene is drawn at 84×84 as in the paper and averaged to 42×42; frames are encoded one by one
-    and combined late, which finds velocities in a fraction of the updates; TD targets sum three
-    rewards; SAC learns from every transition of a chunk, actor and targets move at every update.
-    With rewards scaled down, the losses of critic and method weigh about the same in their plain
-    sum. docs/reproduction.md says how each of these was found.
+    Frames are encoded one by one and combined late, which finds velocities in a fraction of the
+    updates; TD targets sum three rewards; SAC learns from every transition of a chunk, actor and
+    targets move at every update. With rewards scaled down, the losses of critic and method weigh
+    about the same in their plain sum. docs/reproduction.md says how each of these was found.
     """
     return replace(
         config,
-        env=replace(config.env, size=42, supersample=2),
         encoder=EncoderConfig(
-            fusion="late", filters=16, strides=(2, 2, 1), lr=1e-3, center=True, smooth=True
+            fusion="late", filters=16, strides=(2, 2, 2, 1), lr=1e-3, center=True, smooth=True
         ),
         sac=SACConfig(
             hidden=256,
@@ -58,7 +56,6 @@ def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
             init_temperature=0.01,
             actor_every=1,
             target_every=1,
-            shift=2,
         ),
         method_config=replace(_set(config.method_config, hidden=256, lr=1e-3), **of_method),
     )
