@@ -22,6 +22,7 @@ from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import to_json
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
+from sibe.training.determinism import compute_with
 from sibe.training.evaluators import EvaluationHere, EvaluationProcess
 
 SEEDS = [3, 4, 5]
@@ -31,6 +32,7 @@ SEEDS = [3, 4, 5]
 def config() -> RunConfig:
     config = preset_config("debug", background="noise")
     threads = torch.get_num_threads()
+    compute_with(threads)  # as a run does
     return replace(config, threads=threads, schedule=replace(config.schedule, eval_process=True))
 
 
@@ -101,6 +103,7 @@ def test_close_ends_it_in_the_midst_of_an_episode(config: RunConfig) -> None:
 _LEARNER = """
 import json, sys, time
 from sibe.catalogue.run_config import from_json
+from sibe.training.determinism import compute_with
 from sibe.training.evaluators import EvaluationProcess
 if __name__ == "__main__":
     made = EvaluationProcess(from_json(json.loads(sys.argv[1])), 1)

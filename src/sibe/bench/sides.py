@@ -103,12 +103,13 @@ def _start(threads: int, reference: bool) -> None:
     import torch
 
     from sibe.training.allocation import keep_memory
-    from sibe.training.determinism import compute_deterministically
+    from sibe.training.determinism import compute_with
 
-    torch.set_num_threads(threads)
-    if not reference:
+    if reference:
+        torch.set_num_threads(threads)
+    else:
         keep_memory()
-        compute_deterministically()
+        compute_with(threads)
 
 
 def _prepare(name: str, make: Callable[..., Work], args: tuple[Any, ...]) -> None:

@@ -44,15 +44,13 @@ class LadderCommand:
 
     def run(self) -> int:
         """Climb, then print the table."""
-        import torch
-
         from sibe.catalogue.presets import preset_config
         from sibe.catalogue.run_config import check
         from sibe.envs.tasks import check_background, check_clips
         from sibe.ladder.rungs import check_ladder, climb, make_ladder
         from sibe.ladder.table import as_csv, as_text
         from sibe.storage.atomic import write_atomic
-        from sibe.training.determinism import compute_deterministically
+        from sibe.training.determinism import compute_with
         from sibe.training.run import resolve
 
         if self.out is not None and not self.out.parent.is_dir():
@@ -83,8 +81,7 @@ class LadderCommand:
         for config in (ladder.plain, ladder.whole):
             check(config)
         ladder = ladder._replace(plain=resolve(ladder.plain), whole=resolve(ladder.whole))
-        torch.set_num_threads(ladder.whole.threads)
-        compute_deterministically()
+        compute_with(ladder.whole.threads)
         rows = climb(ladder, lambda line: print(line, flush=True))
         print(f"\n{as_text(rows)}")
         if self.out is not None:

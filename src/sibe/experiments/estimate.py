@@ -16,6 +16,7 @@ import torch
 
 from sibe.catalogue.run_config import check, sampling, updates_per_run
 from sibe.config.schema import RunConfig
+from sibe.kernels.matrix_products import use_onednn
 from sibe.training.build import Parts, build_parts
 from sibe.training.collector import Collector
 from sibe.training.seeding import numpy_stream
@@ -70,6 +71,7 @@ def measure_speed(config: RunConfig) -> Speed:
     check(config)
     before = torch.get_num_threads()
     torch.set_num_threads(config.threads)
+    use_onednn()
     parts = build_parts(config, torch.device(config.device))
     try:
         agent_step = _time_env(config, parts)

@@ -24,6 +24,7 @@ from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import from_json, to_json
 from sibe.config.schema import RunConfig
 from sibe.errors import UserError
+from sibe.training.determinism import compute_with
 from sibe.training.evaluation import MOST_ENVS, EvalEpisode, Frame, evaluate, make_eval_envs
 from sibe.training.own_envs import OwnEnvs
 from sibe.training.parent import end_with_parent
@@ -192,8 +193,8 @@ def _prepare(values: dict[str, Any], action_dim: int, state_size: int) -> int:
     """Make the agent and the environments; return the id of the process."""
     global _worker
     config = from_json(values)
-    # As many as the learner has: the order of summation is part of the result.
-    torch.set_num_threads(config.threads)
+    # As the learner: the order of summation is part of the result.
+    compute_with(config.threads)
     generator = torch_stream(config.seed, "agent")
     agent = build_agent(config, action_dim, generator, torch.device("cpu"), state_size)
     _worker = _Worker(agent, EvaluationHere(config))

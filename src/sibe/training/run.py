@@ -28,7 +28,7 @@ from sibe.logs.tracked_runs import Tracking, check_installed, make_trackers
 from sibe.storage.run_directory import RunDirectory, has_begun, refuse_foreign
 from sibe.storage.run_files import RunFiles
 from sibe.training.allocation import keep_memory
-from sibe.training.determinism import compute_deterministically
+from sibe.training.determinism import compute_with
 from sibe.training.interrupts import interruptible
 from sibe.training.messages import announce, compare_kernels, conclude, stopped
 from sibe.training.meta import collect_meta
@@ -170,8 +170,7 @@ def _refuse_other_arithmetic() -> None:
 def _prepare(config: RunConfig) -> dict[str, Any]:
     """Set this process up for learning; return the contents of meta.json."""
     keep_memory()
-    torch.set_num_threads(config.threads)
-    compute_deterministically()
+    compute_with(config.threads)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA's sums may differ
     plugin = plugin_origin(config.method)
     return collect_meta() | ({} if plugin is None else {"plugin": plugin})
