@@ -24,12 +24,16 @@ _SMALLER = "use a smaller --replay-capacity or --size"
 
 
 def replay_ram_bytes(config: RunConfig) -> int:
-    """Return the bytes of RAM of a full replay: frames with their margin for the random shift."""
+    """Return the bytes of RAM that the replay comes to: frames with their margin for the shift.
+
+    It takes RAM as it fills, and a short run never fills it.
+    """
     sensors, frame = config.env.seen, (config.env.size, config.env.size, 3)
     shapes = {STATE: (_STATE,)} if sensors.state else {}
-    capacity, shift = config.schedule.replay_capacity, sampling(config).shift
+    frames = min(config.schedule.replay_capacity, _most_collected(config))
+    shift = sampling(config).shift
     return Replay.nbytes_for(
-        capacity, {**dict.fromkeys(sensors.views, frame), **shapes}, _ACTIONS, shift
+        frames, {**dict.fromkeys(sensors.views, frame), **shapes}, _ACTIONS, shift
     )
 
 
@@ -50,12 +54,16 @@ def replay_disk_bytes(config: RunConfig) -> int:
     more than the ring holds: by what is collected between two checkpoints.
     """
     collected = 2 * config.schedule.checkpoint_every // config.env.action_repeat + 1000
-    steps = config.schedule.env_steps // config.env.action_repeat + 1000
-    frames = min(config.schedule.replay_capacity + collected, steps)
+    frames = min(config.schedule.replay_capacity + collected, _most_collected(config))
     checkpoints = _CHECKPOINTS * find_agent(config.method).checkpoint_bytes(config)
     sensors = config.env.seen
     reading = len(sensors.views) * config.env.size**2 * 3 + sensors.state * _STATE * 4
     return frames * reading + checkpoints
+
+
+def _most_collected(config: RunConfig) -> int:
+    """Return the frames of the whole run: one per agent step, and the first of each episode."""
+    return config.schedule.env_steps // config.env.action_repeat + 1000
 
 
 def check_ram(config: RunConfig) -> None:
