@@ -42,7 +42,7 @@ def draw_returns(axis: Any, folder: Path) -> None:
         width = 2.2 if len(runs) > 1 else 1.2
         axis.plot(runs[0]["frame"], mean, color=color, lw=width, label=entry.label)
     axis.set(title=folder.name, xlabel="environment steps (action repeat included)")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1000)  # one scale for all settings
     axis.legend(frameon=False, fontsize=8)
 
 

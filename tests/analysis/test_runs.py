@@ -191,13 +191,16 @@ def test_sensors_split_variants_and_are_named(tmp_path: Path) -> None:
 
 
 def test_the_clip_bank_counts_where_runs_disagree_on_it(tmp_path: Path) -> None:
-    def write(folder: str, seed: int, clips: str, **changes: Any) -> None:
-        config = config_of("walker_walk", "video", "sibe", seed, env__clips=clips, **changes)
+    def write(
+        folder: str, seed: int, clips: str | None, background: str = "video", **changes: Any
+    ) -> None:
+        config = config_of("walker_walk", background, "sibe", seed, env__clips=clips, **changes)
         write_run(tmp_path / folder, config, env_steps=20_000)
 
     write("1", 1, "/here/bank")
     write("2", 2, "/there/bank")
     write("3", 1, "/here/bank", method_config__intrinsic=0.0)
+    write("noise", 1, None, "noise")  # has no clips, and is the same variant
     variants = [(variant.label, variant.kind) for variant in load_study([tmp_path]).variants]
     assert variants == [("SIBE", "method"), ("non-reward SIBE", "component")]
     write("4", 3, "/here/other")

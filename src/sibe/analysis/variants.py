@@ -107,17 +107,22 @@ def _all_changes(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     """Return each run's changes by its name.
 
     The clip bank, and a field that this version does not know, count where runs of one method and
-    task disagree on it.
+    task disagree on it; the bank among those with one background, as others have none.
     """
     changes, unknown = {}, {}
-    values: dict[tuple[str, str, str], set[str]] = {}
+    values: dict[tuple[str, ...], set[str]] = {}
+
+    def group(run: Run, name: str) -> tuple[str, ...]:
+        background = run.background if name == _CLIPS else ""
+        return run.config["method"], run.task, background, name
+
     for run in runs:
         changes[run.name], unknown[run.name] = _changes(run.config)
         for name, value in unknown[run.name].items():
-            values.setdefault((run.config["method"], run.task, name), set()).add(repr(value))
+            values.setdefault(group(run, name), set()).add(repr(value))
     for run in runs:
         for name, value in unknown[run.name].items():
-            if len(values[run.config["method"], run.task, name]) > 1:
+            if len(values[group(run, name)]) > 1:
                 changes[run.name][name] = value
     return changes
 
