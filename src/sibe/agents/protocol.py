@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sibe.envs.sensors import Observation
+from sibe.foreground.learner import ForegroundLearner
 from sibe.replay.chunk import Chunk
 
 Metrics = dict[str, Tensor]
@@ -57,6 +58,8 @@ class Agent(Protocol):
     """numbers of the sensor ``state``; 0 if there is none"""
     updates: int
     """updates made so far"""
+    foreground: ForegroundLearner | None
+    """what the agent looks through, if it learns to see the robot alone"""
 
     @property
     def must_be_finite(self) -> Sequence[str]:

@@ -94,6 +94,8 @@ class EncoderConfig:
     """Pixels in -1/2…1/2 instead of 0…1."""
     chroma: bool = False
     """See color differences alone, R - B and G - (R + B) / 2: brightness is ignored."""
+    foreground: bool = False
+    """Learn which pixels show the robot, and see them alone; needs backgrounds that come back."""
     share_cameras: bool = False
     """With several cameras: one set of convolutions for all of them."""
     smooth: bool = False

@@ -22,6 +22,7 @@ from sibe.replay.ring import Index
 
 Bytes = NDArray[np.uint8]
 
+_GRID = 8
 _SCRATCH = 1 << 19  # bytes: half of a common second-level cache
 
 
@@ -85,6 +86,14 @@ class FrameStore:
         height, width, _ = self.shape
         inner = self._frames[:, self._pad :, self._pad :][:, :height, :width]
         return inner[slots]
+
+    def samples(self, slots: Index) -> Bytes:
+        """Return a few pixels, on a grid and of one channel, of the frames in ``slots``: [N, P]."""
+        height, width, channels = self.shape
+        rows, columns = max(1, height // _GRID), max(1, width // _GRID)
+        inner = self._frames[:, self._pad :, self._pad :][:, :height, :width]
+        some = inner[:, rows // 2 :: rows, columns // 2 :: columns, channels // 2]
+        return some[slots].reshape(len(slots), -1)
 
     def stacks(self, slots: Index, shifts: Index) -> Tensor:
         """Crop the frames ``slots`` [N, S] at ``shifts`` [N, 2] (dy, dx) and stack each row.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.envs.sensor_space import reading_shapes, state_size
+from sibe.replay.frames import Bytes
 from sibe.replay.replay import Replay
 from sibe.training.environment import make_training_env
 from sibe.training.own_envs import OwnEnvs
@@ -35,11 +37,14 @@ def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = N
     generator = torch_stream(config.seed, "agent")
     size = state_size(env.observation_space)
     agent = build_agent(config, actions[0], generator, device, size)
-    return Parts(env, agent, build_replay(config, env))
+    look = None if agent.foreground is None else agent.foreground.only
+    return Parts(env, agent, build_replay(config, env, look))
 
 
-def build_replay(config: RunConfig, env: gym.Env[Any, Any]) -> Replay:
-    """Return an empty replay for the single frames of ``env``."""
+def build_replay(
+    config: RunConfig, env: gym.Env[Any, Any], look: Callable[[Bytes], Bytes] | None = None
+) -> Replay:
+    """Return an empty replay for the single frames of ``env``, seen through ``look``."""
     actions = env.action_space.shape
     assert actions is not None
     wanted = sampling(config)
@@ -50,4 +55,5 @@ def build_replay(config: RunConfig, env: gym.Env[Any, Any]) -> Replay:
         stack=config.env.stack,
         pad=wanted.shift,
         groups=wanted.group > 1,
+        look=look,
     )

@@ -32,9 +32,10 @@ def replay_ram_bytes(config: RunConfig) -> int:
     shapes = {STATE: (_STATE,)} if sensors.state else {}
     frames = min(config.schedule.replay_capacity, _most_collected(config))
     shift = sampling(config).shift
-    return Replay.nbytes_for(
+    needed = Replay.nbytes_for(
         frames, {**dict.fromkeys(sensors.views, frame), **shapes}, _ACTIONS, shift
     )
+    return 2 * needed if config.encoder.foreground else needed  # as they are, and as they are seen
 
 
 def learning_ram_bytes(config: RunConfig) -> int:

@@ -25,6 +25,7 @@ from sibe.agents.plan2explore.world_model import ModelOutput, WorldModel
 from sibe.agents.protocol import Metrics, Missing, Policy
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import Observation, count, each
+from sibe.foreground.learner import ForegroundLearner
 from sibe.replay.chunk import Chunk
 
 MODEL_METRICS = (
@@ -83,6 +84,7 @@ class Plan2Explore:
             for network in (self.model, self.ensemble)
         )
         self.updates = 0
+        self.foreground: ForegroundLearner | None = None
 
     @property
     def must_be_finite(self) -> list[str]:

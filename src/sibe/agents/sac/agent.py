@@ -22,6 +22,7 @@ from sibe.agents.sac.encoders import AnyEncoder, build_encoder
 from sibe.agents.sac.networks import Actor, TwinQ
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import Observation, each
+from sibe.foreground.learner import ForegroundLearner
 from sibe.methods.base import Latents, Method, MethodOutput, SensorLatents
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import squashed_sample, standard_normal
@@ -72,6 +73,7 @@ class SAC:
         ).to(device)
         self.critic = TwinQ(enc.features, action_dim, sac.hidden, generator=generator).to(device)
         self.encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.foreground = ForegroundLearner(generator, device) if enc.foreground else None
         self.target_encoder = frozen_copy(self.encoder)
         self.target_critic = frozen_copy(self.critic)
         self.log_temperature = (
@@ -301,6 +303,8 @@ class SAC:
 
     def _represent(self, obs: Observation, missing: Missing | None) -> Tensor:
         states = each(lambda part: torch.from_numpy(part).to(self.device), obs)
+        if self.foreground is not None:
+            states = self.foreground.network.only_states(states)
         if missing is None:
             return self.encoder.single(states)
         absent = torch.from_numpy(missing).to(self.device)
@@ -325,15 +329,22 @@ class SAC:
     def networks(self) -> dict[str, nn.Module]:
         """Return all networks by name, targets included."""
         names = ("encoder", "target_encoder", "critic", "target_critic", "actor", "method")
-        return {name: getattr(self, name) for name in names}
+        return {**{name: getattr(self, name) for name in names}, **self._foreground_network()}
+
+    def _foreground_network(self) -> dict[str, nn.Module]:
+        return {} if self.foreground is None else {"foreground": self.foreground.network}
 
     def policy_networks(self) -> dict[str, nn.Module]:
         """Return what acting and embedding need, by name: what an export holds."""
-        return {name: getattr(self, name) for name in ("encoder", "actor", "method")}
+        names = ("encoder", "actor", "method")
+        return {**{name: getattr(self, name) for name in names}, **self._foreground_network()}
 
     def _modules(self) -> dict[str, Any]:
         names = ("optimizer", "actor_optimizer", "temperature_optimizer")
-        return {**self.networks(), **{name: getattr(self, name) for name in names}}
+        modules = {**self.networks(), **{name: getattr(self, name) for name in names}}
+        if self.foreground is not None:
+            modules["foreground_optimizer"] = self.foreground.optimizer
+        return modules
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything an exact continuation needs, as plain values and tensors."""

@@ -1,0 +1,101 @@
+"""Learns from the replay what the robot looks like, now and then, between two updates.
+
+Where two frames share their background, what differs is the robot in one of them or in the other;
+which of the two, the colors and shapes of many pairs tell. Robots found so are pasted onto other
+backgrounds, where each pixel is known, so that the network knows a robot before a background it
+has never seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sibe.foreground.losses import differs, pair_loss, pasted_loss, rim
+from sibe.foreground.network import Foreground
+from sibe.foreground.recolor import recolored
+from sibe.foreground.recurrence import Frames, StoredFrames, recurring_pairs
+
+EVERY, LAST = 1000, 20_000
+"""Updates of the agent from one lesson to the next, and until the last one."""
+STEPS, FIRST_STEPS = 100, 400
+"""Steps of a lesson, and of the first one."""
+_PLAIN_STEPS = 100  # of the first lesson, before robots can be pasted
+_PAIRS = 8  # per step
+_LEAST = 32  # pairs that must be found for a lesson
+_RATE, _FIRST_RATE = 1e-3, 3e-3
+
+
+class ForegroundLearner:
+    """The network, its optimizer, and when it learns.
+
+    Args:
+        generator: draws the first weights, and the seed of each lesson.
+        device: where the network lives.
+    """
+
+    def __init__(self, generator: torch.Generator, device: torch.device) -> None:
+        self.network = Foreground(generator)
+        self.network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=_RATE)
+        self._generator, self._device = generator, device
+
+    @staticmethod
+    def due(updates: int) -> bool:
+        """Whether there is a lesson after so many updates of the agent."""
+        return 0 < updates <= LAST and updates % EVERY == 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has learned anything, and frames are shown without their background."""
+        return bool(self.network.ready)
+
+    def learn(self, stored: StoredFrames) -> bool:
+        """Take a lesson, if enough backgrounds came back; return whether anything was learned."""
+        seed = int(torch.randint(2**62, (), generator=self._generator))
+        rng = np.random.default_rng(seed)
+        first = not self.ready
+        steps = FIRST_STEPS if first else STEPS
+        one, other = recurring_pairs(stored, min(steps * _PAIRS, 1024), rng)
+        if len(one) < _LEAST:
+            return False
+        rate = _FIRST_RATE if first else _RATE
+        for step in range(steps):
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate * (1 - step / steps)
+            pick = rng.integers(len(one), size=_PAIRS)
+            pasted = not (first and step < _PLAIN_STEPS)
+            loss = self._loss(one[pick], other[pick], stored if pasted else None, rng)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimizer.step()
+        self.network.ready.fill_(True)
+        return True
+
+    def _loss(
+        self, one: Frames, other: Frames, stored: StoredFrames | None, rng: np.random.Generator
+    ) -> Tensor:
+        """Return the loss of pairs; with ``stored``, and that of their robots before others."""
+        flips = rng.choice((1, -1), size=2)  # a pole hangs long before it stands
+        a, b = (
+            torch.from_numpy(frames[:, :: flips[0], :: flips[1]].copy()).to(self._device)
+            for frames in (one, other)
+        )
+        different = differs(a, b)
+        odds_a, odds_b = self.network(torch.cat((a, b))).chunk(2)
+        loss = pair_loss(odds_a, odds_b, different)
+        robot = (odds_a.detach() > 0) & different
+        if stored is None or not bool(robot.any()):
+            return loss
+        color = a[robot].double().mean(0).cpu().numpy()
+        frames = stored.read(rng.choice(stored.slots, size=len(one)))
+        behind = recolored(frames, color, rng).to(self._device)
+        picture = torch.where(robot[..., None], a.float(), behind)
+        return loss + pasted_loss(self.network(picture), robot, rim(robot) & different)
+
+    def only(self, frame: Frames) -> Frames:
+        """Return a frame uint8 [H, W, 3] with gray where there is no robot."""
+        batch = torch.from_numpy(frame)[None].to(self._device)
+        seen: Frames = self.network.only(batch)[0].cpu().numpy()
+        return seen
