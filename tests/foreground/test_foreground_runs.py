@@ -1,0 +1,137 @@
+"""Whole runs that learn to see the robot alone: exact resumes, exports, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sibe
+from sibe.catalogue.presets import preset_config
+from sibe.config.schema import RunConfig
+from sibe.envs.tasks import BackgroundName
+from sibe.errors import UserError
+from sibe.foreground import learner as lessons
+from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
+from sibe.storage import checkpoint
+from sibe.training import run
+from sibe.training.trainer import Trainer
+
+
+class Stopped(Exception):
+    """The run was stopped on purpose."""
+
+
+def make_short(patch: pytest.MonkeyPatch) -> None:
+    for name, value in {"EVERY": 20, "STEPS": 10, "FIRST_STEPS": 120}.items():
+        patch.setattr(lessons, name, value)
+    patch.setattr(run, "conclude", lambda _: None)  # pictures are tested elsewhere
+
+
+@pytest.fixture(autouse=True)
+def early_short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_short(monkeypatch)
+
+
+def short(background: BackgroundName = "video") -> RunConfig:
+    """Three episodes of 40 agent steps before a loop that comes back in the second."""
+    config = preset_config("debug", method="sibe")
+    schedule = replace(
+        config.schedule,
+        env_steps=3000,
+        checkpoint_every=1000,
+        eval_every=3000,
+        eval_episodes=1,
+        initial_steps=10,
+        video=False,
+    )
+    loop: dict[str, Any] = {"loop_frames": 37} if background == "video" else {}
+    env = replace(config.env, action_repeat=25, background=background, size=48, **loop)
+    encoder = replace(config.encoder, foreground=True)
+    return replace(config, env=env, encoder=encoder, schedule=schedule, threads=1)
+
+
+def final_state(out: Path) -> tuple[int, dict[str, Any]]:
+    found = checkpoint.load_newest(out / "checkpoint", map_location="cpu", report=print)
+    assert found is not None
+    return found
+
+
+def leaves(state: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(state, dict):
+        return {k: v for key in state for k, v in leaves(state[key], f"{name}/{key}").items()}
+    if isinstance(state, (list, tuple)):
+        return {k: v for i, x in enumerate(state) for k, v in leaves(x, f"{name}/{i}").items()}
+    return {name: state}
+
+
+def rows(path: Path) -> list[list[str]]:
+    header, *rest = [line.split(",") for line in path.read_text().splitlines()]
+    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
+    return [[row[i] for i in keep] for row in (header, *rest)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        make_short(patch)
+        sibe.train(config=short(), out=out)
+    return out
+
+
+@pytest.mark.parametrize("env_step", [1000, 2000])  # before and after the first lesson
+def test_stopped_between_lessons_it_ends_the_same(
+    env_step: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, save = tmp_path / "broken", Trainer.save
+
+    def save_and_stop(self: Trainer) -> None:
+        save(self)
+        if self.env_step == env_step:
+            raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", save_and_stop)
+        with pytest.raises(Stopped):
+            sibe.train(config=short(), out=out)
+    step, state = final_state(out)
+    assert step == env_step
+    assert bool(state["agent"]["foreground"]["ready"]) == (env_step == 2000)
+    sibe.train(config=short(), out=out)
+    for file in ("train.csv", "eval.csv", "eval_episodes.csv"):
+        assert rows(whole / file) == rows(out / file), file
+    first, second = (leaves(final_state(path)[1]["agent"]) for path in (whole, out))
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        other = second[key]
+        assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
+
+
+def test_a_loaded_policy_looks_through_what_was_learned(whole: Path) -> None:
+    agent: Any = sibe.load_policy(whole).agent
+    assert bool(agent.foreground.network.ready)
+    states = np.random.default_rng(0).integers(0, 256, (2, 48, 48, 9)).astype(np.uint8)
+    seen = agent.foreground.network.only_states(torch.from_numpy(states))
+    assert torch.equal(agent.embed(states)["c"], agent.encoder.single(seen))
+    assert not torch.equal(seen, torch.from_numpy(states))
+
+
+def test_it_says_when_it_begins_and_that_nothing_came_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sibe.train(config=short("noise"), out=tmp_path / "noise")
+    assert "no background has come back so far" in capsys.readouterr().out
+    sibe.train(config=short(), out=tmp_path / "video")
+    assert "the agent sees the robot alone" in capsys.readouterr().out
+
+
+def test_several_sensors_are_refused(tmp_path: Path) -> None:
+    config = short()
+    both = replace(config, env=replace(config.env, sensors=("pixels", "state")))
+    with pytest.raises(UserError, match="foreground takes the pixels of one camera"):
+        sibe.train(config=both, out=tmp_path / "run")
