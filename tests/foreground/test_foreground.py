@@ -11,6 +11,7 @@ import torch
 from scipy import ndimage
 
 from sibe.foreground import learner as lessons
+from sibe.foreground.crops import anywhere, around_change, crops_at
 from sibe.foreground.learner import ForegroundLearner
 from sibe.foreground.losses import differs, pair_loss, pasted_loss, rim
 from sibe.foreground.network import GRAY, Foreground
@@ -102,6 +103,41 @@ def test_the_rim_is_what_a_dilation_adds() -> None:
     robot = np.random.default_rng(0).random((3, 9, 9)) < 0.1
     grown = ndimage.binary_dilation(robot, np.ones((1, 3, 3)))
     assert np.array_equal(rim(torch.from_numpy(robot)).numpy(), grown & ~robot)
+
+
+def numbered(count: int, height: int, width: int) -> Frames:
+    """Frames whose pixels tell the frame, the row and the column."""
+    where = np.stack(np.indices((count, height, width)), -1)
+    return where.astype(np.uint8)
+
+
+def test_a_part_is_cut_where_it_was_asked_for() -> None:
+    parts = crops_at(numbered(2, 20, 30), np.array([3, 0]), np.array([5, 19]), 11)
+    assert parts.shape == (2, 11, 11, 3)
+    assert parts[0, 0, 0].tolist() == [0, 3, 5] and parts[1, 10, 10].tolist() == [1, 10, 29]
+
+
+def test_parts_reach_from_edge_to_edge() -> None:
+    rows, columns = anywhere(numbered(500, 20, 30), 12, np.random.default_rng(0))
+    assert set(rows.tolist()) == set(range(9)) and set(columns.tolist()) == set(range(19))
+
+
+def test_frames_that_are_not_square_teach_as_well() -> None:
+    frames = np.repeat(rooms(20, seed=0)[:, :24], 2, axis=0)
+    frames[::2, 3:7, 4:10] = frames[1::2, 15:19, 20:26] = ROBOT
+    learner = ForegroundLearner(torch.Generator().manual_seed(0), torch.device("cpu"))
+    assert learner.learn(stored(frames, [0, 1] * 20))
+
+
+def test_most_parts_show_what_differs_wherever_it_is() -> None:
+    for place in ((0, 0), (0, 29), (19, 0), (19, 29), (9, 13)):
+        one = numbered(400, 20, 30)
+        other = one.copy()
+        other[:, place[0], place[1]] += 1
+        rows, columns = around_change(one, other, 9, np.random.default_rng(0))
+        assert rows.min() >= 0 and rows.max() <= 11 and columns.min() >= 0 and columns.max() <= 21
+        a, b = (crops_at(frames, rows, columns, 9) for frames in (one, other))
+        assert (a != b).any((1, 2, 3)).mean() >= 0.75
 
 
 def test_pixels_differ_by_any_channel_and_either_way() -> None:
@@ -218,9 +254,9 @@ def test_a_restored_replay_shows_the_same(learner: ForegroundLearner) -> None:
     assert isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
 
 
-def test_lessons_come_now_and_then_and_end() -> None:
-    due = [n for n in range(50_001) if ForegroundLearner.due(n)]
-    assert due[:2] == [lessons.EVERY, 2 * lessons.EVERY] and due[-1] == lessons.LAST
+def test_lessons_come_less_and_less_often() -> None:
+    due = [n for n in range(20_001) if ForegroundLearner.due(n)]
+    assert due == [lessons.FIRST * times for times in (1, 2, 4, 8, 16)]
 
 
 def test_a_lesson_is_a_function_of_the_seed(learner: ForegroundLearner) -> None:

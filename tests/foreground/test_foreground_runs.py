@@ -27,7 +27,7 @@ class Stopped(Exception):
 
 
 def make_short(patch: pytest.MonkeyPatch) -> None:
-    for name, value in {"EVERY": 20, "STEPS": 10, "FIRST_STEPS": 120}.items():
+    for name, value in {"FIRST": 20, "STEPS": 10, "FIRST_STEPS": 120}.items():
         patch.setattr(lessons, name, value)
     patch.setattr(run, "conclude", lambda _: None)  # pictures are tested elsewhere
 

@@ -12,19 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sibe.foreground.crops import anywhere, around_change, crops_at
 from sibe.foreground.losses import differs, pair_loss, pasted_loss, rim
 from sibe.foreground.network import Foreground
 from sibe.foreground.recolor import recolored
 from sibe.foreground.recurrence import Frames, StoredFrames, recurring_pairs
 
-EVERY, LAST = 1000, 20_000
-"""Updates of the agent from one lesson to the next, and until the last one."""
-STEPS, FIRST_STEPS = 100, 400
+FIRST = 1000
+"""Updates of the agent before the first lesson; then at twice, four times, … as many."""
+STEPS, FIRST_STEPS = 600, 2000
 """Steps of a lesson, and of the first one."""
 _PLAIN_STEPS = 100  # of the first lesson, before robots can be pasted
 _PAIRS = 8  # per step
+_CROP = 44  # side of what is shown of a frame: a quarter of the work, and as much to learn from it
 _LEAST = 32  # pairs that must be found for a lesson
-_RATE, _FIRST_RATE = 1e-3, 3e-3
+_RATE, _FIRST_RATE = 6e-3, 2e-2
 
 
 class ForegroundLearner:
@@ -44,7 +46,8 @@ class ForegroundLearner:
     @staticmethod
     def due(updates: int) -> bool:
         """Whether there is a lesson after so many updates of the agent."""
-        return 0 < updates <= LAST and updates % EVERY == 0
+        times, rest = divmod(updates, FIRST)
+        return rest == 0 and times.bit_count() == 1
 
     @property
     def ready(self) -> bool:
@@ -77,10 +80,12 @@ class ForegroundLearner:
         self, one: Frames, other: Frames, stored: StoredFrames | None, rng: np.random.Generator
     ) -> Tensor:
         """Return the loss of pairs; with ``stored``, and that of their robots before others."""
+        side = min(_CROP, *one.shape[1:3])
+        rows, columns = around_change(one, other, side, rng)
         flips = rng.choice((1, -1), size=2)  # a pole hangs long before it stands
         a, b = (
-            torch.from_numpy(frames[:, :: flips[0], :: flips[1]].copy()).to(self._device)
-            for frames in (one, other)
+            torch.from_numpy(cut[:, :: flips[0], :: flips[1]].copy()).to(self._device)
+            for cut in (crops_at(frames, rows, columns, side) for frames in (one, other))
         )
         different = differs(a, b)
         odds_a, odds_b = self.network(torch.cat((a, b))).chunk(2)
@@ -90,7 +95,8 @@ class ForegroundLearner:
             return loss
         color = a[robot].double().mean(0).cpu().numpy()
         frames = stored.read(rng.choice(stored.slots, size=len(one)))
-        behind = recolored(frames, color, rng).to(self._device)
+        cut = crops_at(frames, *anywhere(frames, side, rng), side)
+        behind = recolored(cut, color, rng).to(self._device)
         picture = torch.where(robot[..., None], a.float(), behind)
         return loss + pasted_loss(self.network(picture), robot, rim(robot) & different)
 

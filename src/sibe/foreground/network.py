@@ -10,7 +10,6 @@ from torch import Tensor, nn
 GRAY = 128
 """What stands where there is no robot."""
 _FIRST_PROBABILITY = 0.05  # a robot covers a few percent of the pixels
-_BATCH = 64  # frames at once, so that their maps stay in the cache
 
 
 class Foreground(nn.Module):
@@ -25,8 +24,8 @@ class Foreground(nn.Module):
     def __init__(self, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            *(nn.Conv2d(3, 16, 1), nn.ReLU(), nn.Conv2d(16, 8, 1), nn.ReLU()),
-            *(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(3, 32, 1), nn.ReLU(), nn.Conv2d(32, 16, 1), nn.ReLU()),
+            *(nn.Conv2d(16, 8, 3, padding=1), nn.ReLU()),
             *(nn.Conv2d(8, 8, 3, padding=2, dilation=2), nn.ReLU()),
             nn.Conv2d(8, 1, 3, padding=1),
         )
@@ -53,9 +52,8 @@ class Foreground(nn.Module):
         """
         if not self.ready:
             return frames
-        parts = [
-            torch.where((self(part) > 0)[..., None], part, GRAY) for part in frames.split(_BATCH)
-        ]
+        # One by one: a frame is then seen alike whatever it comes with, to the last bit.
+        parts = [torch.where((self(part) > 0)[..., None], part, GRAY) for part in frames.split(1)]
         return torch.cat(parts)
 
     def only_states(self, states: Tensor) -> Tensor:
