@@ -174,10 +174,12 @@ def test_sensors_that_a_suite_cannot_have_are_refused_before_it_starts(
 
 
 @pytest.mark.parametrize("suite", [name for name in SUITES if name.startswith("study-")])
-def test_the_study_sees_video_as_chroma_with_every_method(suite: str) -> None:
+def test_the_study_sees_the_robot_alone_before_video_with_every_method(suite: str) -> None:
     for run in SUITES[suite].runs():
-        config = build_config(SUITES[suite], run, NOTHING)
-        assert config.encoder.chroma == config.env.background.startswith("video")
+        encoder = build_config(SUITES[suite], run, NOTHING).encoder
+        chroma = suite == "study-sensors"  # made before the robot could be told from the rest
+        assert encoder.chroma == chroma
+        assert encoder.foreground == (run.background.startswith("video") and not chroma)
 
 
 def test_smoke_is_tiny_and_says_its_threads() -> None:
@@ -226,14 +228,15 @@ def test_every_method_of_every_suite_is_there() -> None:
 
 
 @pytest.mark.parametrize("preset", ["cpu", "paper"])
-def test_a_preset_is_the_same_for_every_background(preset: str) -> None:
+def test_a_preset_is_the_same_for_every_background_but_for_the_foreground(preset: str) -> None:
     standard, *others = (
         config_of(f"paper-{setting}", "sibe", preset=preset)
         for setting in ("standard", "noise", "video", "video-random")
     )
     for other in others:
         env = replace(other.env, background=standard.env.background)
-        assert replace(other, env=env) == standard
+        encoder = replace(other.encoder, foreground=False)
+        assert replace(other, env=env, encoder=encoder) == standard
 
 
 @pytest.fixture

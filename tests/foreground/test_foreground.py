@@ -107,8 +107,8 @@ def test_the_rim_is_what_a_dilation_adds() -> None:
 
 def numbered(count: int, height: int, width: int) -> Frames:
     """Frames whose pixels tell the frame, the row and the column."""
-    where = np.stack(np.indices((count, height, width)), -1)
-    return where.astype(np.uint8)
+    where: Frames = np.moveaxis(np.indices((count, height, width), np.uint8), 0, -1)
+    return where
 
 
 def test_a_part_is_cut_where_it_was_asked_for() -> None:
@@ -126,7 +126,7 @@ def test_frames_that_are_not_square_teach_as_well() -> None:
     frames = np.repeat(rooms(20, seed=0)[:, :24], 2, axis=0)
     frames[::2, 3:7, 4:10] = frames[1::2, 15:19, 20:26] = ROBOT
     learner = ForegroundLearner(torch.Generator().manual_seed(0), torch.device("cpu"))
-    assert learner.learn(stored(frames, [0, 1] * 20))
+    assert learner.learn([stored(frames, [0, 1] * 20)])
 
 
 def test_most_parts_show_what_differs_wherever_it_is() -> None:
@@ -175,7 +175,7 @@ def test_noise_has_no_pairs_and_teaches_nothing() -> None:
     assert one.shape == other.shape == (0, SIDE, SIDE, 3)
     learner = ForegroundLearner(torch.Generator().manual_seed(0), torch.device("cpu"))
     before = [p.clone() for p in learner.network.parameters()]
-    assert not learner.learn(frames) and not learner.ready
+    assert not learner.learn([frames]) and not learner.ready
     assert all(map(torch.equal, before, learner.network.parameters()))
     assert np.array_equal(learner.only(noise[0]), noise[0])
 
@@ -237,7 +237,7 @@ def test_the_replay_shows_what_is_looked_at_and_keeps_what_was_there(
     new.network.load_state_dict(learner.network.state_dict())
     replay.look_again()
     assert (drawn(replay) == GRAY).float().mean() > 0.5
-    raw, kept = plain.stored_frames(), replay.stored_frames()
+    (raw,), (kept,) = plain.stored_frames(), replay.stored_frames()
     assert np.array_equal(raw.read(raw.slots), kept.read(kept.slots))
     assert np.array_equal(raw.episode, np.repeat([0, 1, 2], 20))
     assert replay.nbytes == 2 * plain.nbytes - 500 * 4 * 3
@@ -273,3 +273,26 @@ def test_the_network_cannot_know_where_it_looks() -> None:
     moved = frame.roll((3, 2), (1, 2))
     a, b = network(frame), network(moved)
     assert torch.allclose(a.roll((3, 2), (1, 2))[:, 9:15, 9:15], b[:, 9:15, 9:15], atol=1e-6)
+
+
+def test_a_lesson_that_taught_nothing_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = filled(None, episodes=4, length=40).stored_frames()
+    learner = ForegroundLearner(torch.Generator().manual_seed(3), torch.device("cpu"))
+    before = {name: value.clone() for name, value in learner.network.state_dict().items()}
+    practice, tries, spoiled = ForegroundLearner._practice, 0, 3
+
+    def spoil(self: ForegroundLearner, *args: Any) -> None:
+        nonlocal tries
+        practice(self, *args)
+        tries += 1
+        if tries <= spoiled:
+            for parameter in self.network.parameters():
+                torch.nn.init.constant_(parameter, -0.1)
+
+    monkeypatch.setattr(lessons, "FIRST_STEPS", 300)
+    monkeypatch.setattr(ForegroundLearner, "_practice", spoil)
+    assert not learner.learn(frames) and not learner.ready and tries == 3
+    assert all(map(torch.equal, before.values(), learner.network.state_dict().values()))
+    assert not learner.optimizer.state_dict()["state"]
+    spoiled, tries = 1, 0
+    assert learner.learn(frames) and learner.ready and tries == 2

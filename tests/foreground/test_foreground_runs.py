@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ import sibe
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import BackgroundName
-from sibe.errors import UserError
 from sibe.foreground import learner as lessons
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.storage import checkpoint
 from sibe.training import run
+from sibe.training.build import build_parts
 from sibe.training.trainer import Trainer
 
 
@@ -27,7 +27,8 @@ class Stopped(Exception):
 
 
 def make_short(patch: pytest.MonkeyPatch) -> None:
-    for name, value in {"FIRST": 20, "STEPS": 10, "FIRST_STEPS": 120}.items():
+    short = {"FIRST": 20, "STEPS": 10, "FIRST_STEPS": 400, "_WARM_UP": 20}
+    for name, value in short.items():
         patch.setattr(lessons, name, value)
     patch.setattr(run, "conclude", lambda _: None)  # pictures are tested elsewhere
 
@@ -130,8 +131,35 @@ def test_it_says_when_it_begins_and_that_nothing_came_back(
     assert "the agent sees the robot alone" in capsys.readouterr().out
 
 
-def test_several_sensors_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sensors", [{"sensors": ("pixels", "state")}, {"cameras": (0, 1)}], ids=["state", "cameras"]
+)
+def test_it_looks_at_the_pictures_of_all_sensors(sensors: dict[str, Any], tmp_path: Path) -> None:
     config = short()
-    both = replace(config, env=replace(config.env, sensors=("pixels", "state")))
-    with pytest.raises(UserError, match="foreground takes the pixels of one camera"):
-        sibe.train(config=both, out=tmp_path / "run")
+    config = replace(config, env=replace(config.env, **sensors))
+    policy = sibe.train(config=config, out=tmp_path / "run").policy
+    agent: Any = policy.agent
+    assert bool(agent.foreground.network.ready)
+    env = policy.make_env()
+    obs, _ = env.reset(seed=1)
+    env.close()
+    states: dict[str, Any] = {name: reading[None] for name, reading in obs.items()}
+    views = config.env.seen.views
+    tensors = {name: torch.from_numpy(state) for name, state in states.items()}
+    seen = {name: agent.foreground.network.only_states(tensors[name]) for name in views}
+    expected = agent.encoder.single({**tensors, **seen})
+    assert torch.equal(agent.embed(states)["c"], expected)
+    assert not torch.equal(agent.encoder.single(tensors), expected)
+
+
+def test_without_pictures_there_is_no_robot_to_find() -> None:
+    config = short()
+    config = replace(config, env=replace(config.env, sensors=("state",)))
+    assert build_parts(config, torch.device("cpu")).agent.foreground is None
+
+
+def test_the_cpu_preset_looks_for_the_robot_before_video_alone() -> None:
+    for name in get_args(BackgroundName):
+        for preset, video in (("cpu", name.startswith("video")), ("paper", False)):
+            encoder = preset_config(preset, background=name).encoder
+            assert encoder.foreground is video, (preset, name)

@@ -124,29 +124,14 @@ def _study(
 
 
 _PAIR = _plain("sibe", "none")
-_FOREGROUND = {"encoder.foreground": True}  # before video, for all methods alike
-_CHROMA = {"encoder.chroma": True}
+_CHROMA = {"encoder.chroma": True, "encoder.foreground": False}
 _LONG = {"schedule.env_steps": 500_000}
 _STUDY = (
     _study("main", "the cpu preset: SIBE against plain SAC", ("clean", "noise"), _PAIR, _FIVE),
-    _study(
-        "video",
-        "the same with video, the robot seen alone",
-        ("video",),
-        _PAIR,
-        _FIVE,
-        changes=_FOREGROUND,
-    ),
-    _study(
-        "random",
-        "the same with a random clip per episode",
-        ("video_random",),
-        _PAIR,
-        _THREE,
-        changes=_FOREGROUND,
-    ),
+    _study("video", "the same with video", ("video",), _PAIR, _FIVE),
+    _study("random", "the same with a random clip per episode", ("video_random",), _PAIR, _THREE),
     _study("rivals", "the other methods", ("noise",), _RIVALS, _THREE),
-    _study("rivals-video", "the same with video", ("video",), _RIVALS, _THREE, changes=_FOREGROUND),
+    _study("rivals-video", "the same with video", ("video",), _RIVALS, _THREE),
     _study("ablations", "SIBE without its parts", ("noise",), _STUDIED_ABLATIONS, _THREE),
     _study("ball", "another task", ("noise",), _PAIR, _THREE, task="ball_in_cup_catch"),
     _study(
@@ -159,14 +144,7 @@ _STUDY = (
         changes=_CHROMA,
     ),
     _study("long", "as long as the paper's runs", ("noise",), _PAIR, (1,), changes=_LONG),
-    _study(
-        "long-video",
-        "the same with video",
-        ("video",),
-        _PAIR,
-        (1,),
-        changes={**_LONG, **_FOREGROUND},
-    ),
+    _study("long-video", "the same with video", ("video",), _PAIR, (1,), changes=_LONG),
 )
 SUITES: dict[str, Suite] = {
     suite.name: suite

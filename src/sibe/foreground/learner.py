@@ -8,6 +8,9 @@ has never seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import deepcopy
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,11 +25,14 @@ FIRST = 1000
 """Updates of the agent before the first lesson; then at twice, four times, … as many."""
 STEPS, FIRST_STEPS = 600, 2000
 """Steps of a lesson, and of the first one."""
-_PLAIN_STEPS = 100  # of the first lesson, before robots can be pasted
+_WARM_UP = 100  # steps in which the rate rises; in the first lesson no robots can be pasted yet
 _PAIRS = 8  # per step
 _CROP = 44  # side of what is shown of a frame: a quarter of the work, and as much to learn from it
-_LEAST = 32  # pairs that must be found for a lesson
+_LEAST, _MOST = 32, 1024  # pairs that must be found for a lesson, and frames that are looked up
 _RATE, _FIRST_RATE = 6e-3, 2e-2
+_TRIES = 3  # of a lesson, should the network have learned nothing from it
+_JUDGED = 64  # pairs that tell
+_EXPLAINED = 0.5  # share of the entropy of "differs" that may be left
 
 
 class ForegroundLearner:
@@ -54,27 +60,56 @@ class ForegroundLearner:
         """Whether it has learned anything, and frames are shown without their background."""
         return bool(self.network.ready)
 
-    def learn(self, stored: StoredFrames) -> bool:
+    def learn(self, cameras: Sequence[StoredFrames]) -> bool:
         """Take a lesson, if enough backgrounds came back; return whether anything was learned."""
         seed = int(torch.randint(2**62, (), generator=self._generator))
         rng = np.random.default_rng(seed)
-        first = not self.ready
-        steps = FIRST_STEPS if first else STEPS
-        one, other = recurring_pairs(stored, min(steps * _PAIRS, 1024), rng)
+        wanted = _MOST // len(cameras)
+        pairs = [recurring_pairs(stored, wanted, rng) for stored in cameras]
+        one, other = (np.concatenate(frames) for frames in zip(*pairs, strict=True))
         if len(one) < _LEAST:
             return False
-        rate = _FIRST_RATE if first else _RATE
+        before = deepcopy((self.network.state_dict(), self.optimizer.state_dict()))
+        for _ in range(_TRIES):
+            self._practice(one, other, cameras, rng)
+            if self._explains(one[:_JUDGED], other[:_JUDGED]):
+                self.network.ready.fill_(True)
+                return True
+            network, optimizer = deepcopy(before)
+            self.network.load_state_dict(network)
+            self.optimizer.load_state_dict(optimizer)
+        return False
+
+    def _practice(
+        self,
+        one: Frames,
+        other: Frames,
+        cameras: Sequence[StoredFrames],
+        rng: np.random.Generator,
+    ) -> None:
+        """Take the steps of a lesson on pairs of frames."""
+        first = not self.ready
+        steps, rate = (FIRST_STEPS, _FIRST_RATE) if first else (STEPS, _RATE)
         for step in range(steps):
             for group in self.optimizer.param_groups:
-                group["lr"] = rate * (1 - step / steps)
+                group["lr"] = rate * min(1, (step + 1) / _WARM_UP) * (1 - step / steps)
             pick = rng.integers(len(one), size=_PAIRS)
-            pasted = not (first and step < _PLAIN_STEPS)
-            loss = self._loss(one[pick], other[pick], stored if pasted else None, rng)
+            pasted = not (first and step < _WARM_UP)
+            stored = cameras[step % len(cameras)] if pasted else None
+            loss = self._loss(one[pick], other[pick], stored, rng)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()
-        self.network.ready.fill_(True)
-        return True
+
+    @torch.no_grad()
+    def _explains(self, one: Frames, other: Frames) -> bool:
+        """Return whether the network tells where pairs differ, much better than their average."""
+        a, b = (torch.from_numpy(frames).to(self._device) for frames in (one, other))
+        different = differs(a, b)
+        share = different.double().mean()
+        entropy = -torch.xlogy(share, share) - torch.xlogy(1 - share, 1 - share)
+        loss = pair_loss(self.network(a), self.network(b), different)
+        return bool(loss < _EXPLAINED * entropy)
 
     def _loss(
         self, one: Frames, other: Frames, stored: StoredFrames | None, rng: np.random.Generator

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 GRAY = 128
 """What stands where there is no robot."""
+_LEAK = 0.1  # at the rate of the first lesson, units that can die do
 _FIRST_PROBABILITY = 0.05  # a robot covers a few percent of the pixels
 
 
@@ -24,9 +25,9 @@ class Foreground(nn.Module):
     def __init__(self, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            *(nn.Conv2d(3, 32, 1), nn.ReLU(), nn.Conv2d(32, 16, 1), nn.ReLU()),
-            *(nn.Conv2d(16, 8, 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(8, 8, 3, padding=2, dilation=2), nn.ReLU()),
+            *(nn.Conv2d(3, 32, 1), nn.LeakyReLU(_LEAK), nn.Conv2d(32, 16, 1), nn.LeakyReLU(_LEAK)),
+            *(nn.Conv2d(16, 8, 3, padding=1), nn.LeakyReLU(_LEAK)),
+            *(nn.Conv2d(8, 8, 3, padding=2, dilation=2), nn.LeakyReLU(_LEAK)),
             nn.Conv2d(8, 1, 3, padding=1),
         )
         for layer in self.layers:

@@ -20,10 +20,11 @@ from sibe.errors import UserError
 from sibe.foreground.recurrence import StoredFrames
 from sibe.replay.chunk import Chunk
 from sibe.replay.episodes import Episode, EpisodeError
-from sibe.replay.frames import Bytes, FrameStore
+from sibe.replay.frames import FrameStore
 from sibe.replay.lookalikes import CANDIDATES, Drawn, Thumbnails, grouped
 from sibe.replay.ring import Index, Ring, Span
 from sibe.replay.sampling import Sampling
+from sibe.replay.seen_frames import Look, SeenFrames
 from sibe.replay.vectors import VectorStore
 
 Shapes = tuple[int, int, int] | Mapping[str, tuple[int, ...]]
@@ -43,8 +44,7 @@ class Replay:
         stack: frames per observation.
         pad: the random shift reaches ±``pad`` pixels; 0 is no augmentation.
         groups: whether chunks that look alike can be drawn together.
-        look: what is shown of a frame, if samples are not to show it as it is; for pictures of one
-            camera alone. Frames themselves are kept as well.
+        look: what samples show of a frame, if not all of it; frames themselves are kept as well.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Replay:
         stack: int,
         pad: int = 4,
         groups: bool = False,
-        look: Callable[[Bytes], Bytes] | None = None,
+        look: Look | None = None,
     ) -> None:
         self._ring = Ring(capacity, stack)
         self._bare = not isinstance(shapes, Mapping)
@@ -72,8 +72,7 @@ class Replay:
         self._thumbnails = {
             name: Thumbnails(capacity, by_sensor[name]) for name in pictures[:1] if groups
         }
-        self._look = look
-        self._shown = {PIXELS: FrameStore(capacity, by_sensor[PIXELS], pad)} if look else {}
+        self._seen = None if look is None else SeenFrames(look, self._pictures(), capacity, pad)
         self._action = np.zeros((capacity, action_dim), np.float32)
         self._reward = np.zeros(capacity, np.float32)
         self._discount = np.zeros(capacity, np.float32)
@@ -87,7 +86,8 @@ class Replay:
     def nbytes(self) -> int:
         """Bytes of the ring; RAM grows up to this as it fills."""
         arrays = (self._action, self._reward, self._discount)
-        parts = (*self._stores.values(), *self._shown.values(), *arrays)
+        seen = {} if self._seen is None else self._seen.stores
+        parts = (*self._stores.values(), *seen.values(), *arrays)
         return sum(part.nbytes for part in parts)
 
     @staticmethod
@@ -211,11 +211,8 @@ class Replay:
         slots = self._ring.slots(frames)
         flat = slots.reshape(-1, slots.shape[-1])
         crops = np.ascontiguousarray(shifts).reshape(-1, 2)
-        images = {
-            name: store.stacks(flat, crops)
-            for name, store in {**self._stores, **self._shown}.items()
-            if isinstance(store, FrameStore)
-        }
+        stores = self._pictures() if self._seen is None else self._seen.stores
+        images = {name: store.stacks(flat, crops) for name, store in stores.items()}
         return {n: image.view(*frames.shape[:2], *image.shape[1:]) for n, image in images.items()}
 
     def _vectors(self, states: Index) -> dict[str, Tensor]:
@@ -306,31 +303,27 @@ class Replay:
             store.put(slot, readings[name])
         for name, thumbnails in self._thumbnails.items():
             thumbnails.put(slot, readings[name])
-        for name in self._shown:
-            self._show(slot, readings[name])
-
-    def _show(self, slot: int, frame: Bytes) -> None:
-        assert self._look is not None
-        self._shown[PIXELS].put(slot, self._look(frame))
+        if self._seen is not None:
+            self._seen.put(slot, readings)
 
     def look_again(self) -> None:
         """Show of every stored frame what ``look`` now makes of it."""
-        pictures = self._pictures()
-        for slot in self._known().tolist():
-            self._show(slot, pictures.get(np.array([slot]))[0])
+        if self._seen is not None:
+            self._seen.again(self._known())
 
-    def stored_frames(self) -> StoredFrames:
-        """Return the frames that are stored, by episode, as they are: not through ``look``."""
-        pictures, slots = self._pictures(), self._known()
+    def stored_frames(self) -> list[StoredFrames]:
+        """Return the frames of each camera by episode, as they are: not through ``look``."""
+        slots = self._known()
         spans = [span for span in self._ring.spans() if span.number not in self._ring.lost]
         numbers = [np.full(len(self._stored(span)), span.number) for span in spans]
         episode = np.concatenate([np.zeros(0, np.int64), *numbers])
-        return StoredFrames(slots, episode, pictures.samples(slots), pictures.get)
+        return [
+            StoredFrames(slots, episode, store.samples(slots), store.get)
+            for store in self._pictures().values()
+        ]
 
-    def _pictures(self) -> FrameStore:
-        store = self._stores[PIXELS]
-        assert isinstance(store, FrameStore)
-        return store
+    def _pictures(self) -> dict[str, FrameStore]:
+        return {n: store for n, store in self._stores.items() if isinstance(store, FrameStore)}
 
     def _known(self) -> Index:
         """Slots of all frames that are stored and not lost, by episode."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -13,8 +12,8 @@ from sibe.catalogue.build import build_agent
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
 from sibe.envs.sensor_space import reading_shapes, state_size
-from sibe.replay.frames import Bytes
 from sibe.replay.replay import Replay
+from sibe.replay.seen_frames import Look
 from sibe.training.environment import make_training_env
 from sibe.training.own_envs import OwnEnvs
 from sibe.training.seeding import torch_stream
@@ -41,9 +40,7 @@ def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = N
     return Parts(env, agent, build_replay(config, env, look))
 
 
-def build_replay(
-    config: RunConfig, env: gym.Env[Any, Any], look: Callable[[Bytes], Bytes] | None = None
-) -> Replay:
+def build_replay(config: RunConfig, env: gym.Env[Any, Any], look: Look | None = None) -> Replay:
     """Return an empty replay for the single frames of ``env``, seen through ``look``."""
     actions = env.action_space.shape
     assert actions is not None

@@ -73,7 +73,9 @@ class SAC:
         ).to(device)
         self.critic = TwinQ(enc.features, action_dim, sac.hidden, generator=generator).to(device)
         self.encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.foreground = ForegroundLearner(generator, device) if enc.foreground else None
+        self.foreground = None
+        if enc.foreground and self.sensors.pixels:
+            self.foreground = ForegroundLearner(generator, device)
         self.target_encoder = frozen_copy(self.encoder)
         self.target_critic = frozen_copy(self.critic)
         self.log_temperature = (
@@ -304,13 +306,21 @@ class SAC:
     def _represent(self, obs: Observation, missing: Missing | None) -> Tensor:
         states = each(lambda part: torch.from_numpy(part).to(self.device), obs)
         if self.foreground is not None:
-            states = self.foreground.network.only_states(states)
+            states = self._without_background(states)
         if missing is None:
             return self.encoder.single(states)
         absent = torch.from_numpy(missing).to(self.device)
         if isinstance(self.encoder, SensorEncoder):
             return self.encoder.single(states, absent)
         return self.encoder.single(states).masked_fill(absent, 0.0)
+
+    def _without_background(self, states: Observation) -> Observation:
+        assert self.foreground is not None
+        only = self.foreground.network.only_states
+        if not isinstance(states, dict):
+            return only(states)
+        seen = {name: only(states[name]) for name in self.sensors.views}
+        return {**states, **seen}
 
     def metric_names(self) -> list[str]:
         """Return the names of all metrics of an update, found by a dry run of the method."""

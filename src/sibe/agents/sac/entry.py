@@ -59,8 +59,6 @@ def check(config: RunConfig) -> None:
             require_sensors(flag, config)
     if config.encoder.share_cameras and not config.env.seen.cameras:
         raise UserError("--encoder.share-cameras needs several cameras: add --cameras 0 1")
-    if config.encoder.foreground and not config.env.seen.bare:
-        raise UserError("--encoder.foreground takes the pixels of one camera: leave out the others")
     sac = config.sac
     if sac.batch % sac.group:
         raise UserError(f"--sac.batch must be a multiple of --sac.group, not {sac.batch}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sibe.config.schema import EncoderConfig, RunConfig, SACConfig
+from sibe.envs.tasks import VIDEOS
 from sibe.methods.entry import Entry
 
 _PAPER_BATCH = {"walker_walk": 128}
@@ -40,12 +41,19 @@ def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
     Frames are encoded one by one and combined late, which finds velocities in a fraction of the
     updates; TD targets sum three rewards; SAC learns from every transition of a chunk, actor and
     targets move at every update. With rewards scaled down, the losses of critic and method weigh
-    about the same in their plain sum. docs/reproduction.md says how each of these was found.
+    about the same in their plain sum. Before a video, where no encoder of this size finds the robot
+    by itself, it is told from what comes back. docs/reproduction.md says how each was found.
     """
     return replace(
         config,
         encoder=EncoderConfig(
-            fusion="late", filters=16, strides=(2, 2, 2, 1), lr=1e-3, center=True, smooth=True
+            fusion="late",
+            filters=16,
+            strides=(2, 2, 2, 1),
+            lr=1e-3,
+            center=True,
+            smooth=True,
+            foreground=config.env.background in VIDEOS,
         ),
         sac=SACConfig(
             hidden=256,
