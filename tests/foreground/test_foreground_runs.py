@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -11,14 +13,20 @@ import pytest
 import torch
 
 import sibe
+from sibe.catalogue.build import build_agent
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import BackgroundName
 from sibe.foreground import learner as lessons
+from sibe.ladder.learner import Learner
+from sibe.ladder.rungs import make_ladder
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.storage import checkpoint
 from sibe.training import run
-from sibe.training.build import build_parts
+from sibe.training.build import build_parts, build_replay
+from sibe.training.environment import make_training_env
+from sibe.training.evaluation import make_eval_envs
+from sibe.training.seeding import torch_stream
 from sibe.training.trainer import Trainer
 
 
@@ -163,3 +171,32 @@ def test_the_cpu_preset_looks_for_the_robot_before_video_alone() -> None:
         for preset, video in (("cpu", name.startswith("video")), ("paper", False)):
             encoder = preset_config(preset, background=name).encoder
             assert encoder.foreground is video, (preset, name)
+
+
+def test_the_rung_agent_of_the_ladder_takes_the_same_lessons(whole: Path) -> None:
+    config = short()
+    returns: list[float] = []
+    with closing(make_training_env(config.env)) as env, ExitStack() as stack:
+        evals = make_eval_envs(config.env, 1)
+        for other in evals:
+            stack.callback(other.close)
+        agent: Any = build_agent(config, 1, torch_stream(config.seed, "agent"), torch.device("cpu"))
+        replay = build_replay(config, env, agent.foreground.only)
+        Learner(
+            config,
+            agent,
+            env,
+            evals,
+            replay,
+            stack=config.env.stack,
+            say=lambda found: returns.append(found.episode_return),
+        ).learn()
+    assert bool(agent.foreground.network.ready)
+    (row,) = csv.DictReader((whole / "eval.csv").open())
+    assert returns == [pytest.approx(float(row["episode_reward"]), rel=1e-6)]
+
+
+def test_the_other_rungs_of_the_ladder_see_whole_frames() -> None:
+    config = preset_config("cpu", background="video")
+    ladder = make_ladder(config, config, env_steps=1, updates=1, errors=(), rungs=("agent",))
+    assert not ladder.plain.encoder.foreground and ladder.whole.encoder.foreground

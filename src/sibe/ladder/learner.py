@@ -19,9 +19,11 @@ from sibe.config.schema import RunConfig
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
 from sibe.replay.chunk import Chunk
+from sibe.replay.replay import Replay
 from sibe.replay.sampling import Sampling
 from sibe.training.collector import Collector, ReplayWriter
 from sibe.training.evaluation import evaluate
+from sibe.training.foreground import take_due_lesson
 from sibe.training.seeding import numpy_stream
 
 
@@ -97,6 +99,8 @@ class Learner:
         return self._collector.env_step
 
     def _update(self) -> None:
+        if isinstance(self.replay, Replay):
+            take_due_lesson(self.agent, self.replay, self._env_step)
         metrics = self.agent.update(self.replay.minibatch(self._sampling, self._sample_rng))
         losses = torch.stack([metrics[name] for name in self.agent.must_be_finite])
         if not bool(torch.isfinite(losses).all()):

@@ -152,7 +152,7 @@ class _Climber:
             for latent, values in r2.items():
                 self._know("alone", latent, update, values)
 
-        agent = self._agent(self.ladder.whole, episodes.action_dim)
+        agent = self._agent(_whole_frames(self.ladder.whole), episodes.action_dim)
         train_alone(agent, episodes, self.ladder.updates, report)
 
     def learn_whole(self) -> None:
@@ -198,7 +198,8 @@ class _Climber:
             agent = self._agent(config, _action_dim(env))
             if encoder is not None:
                 replace_encoder(agent, encoder)
-            replay, say = build_replay(config, env), self._teller(rung)
+            look = None if agent.foreground is None else agent.foreground.only
+            replay, say = build_replay(config, env, look), self._teller(rung)
             frames = config.env.stack
             Learner(config, agent, env, eval_envs, replay, stack=frames, say=say).learn()
 
@@ -243,4 +244,9 @@ def make_ladder(
         replace(config, schedule=replace(config.schedule, env_steps=env_steps))
         for config in (plain, whole)
     )
-    return Ladder(plain, whole, updates, errors, rungs)
+    return Ladder(_whole_frames(plain), whole, updates, errors, rungs)
+
+
+def _whole_frames(config: RunConfig) -> RunConfig:
+    """Return the config of an agent that does not look for the robot."""
+    return replace(config, encoder=replace(config.encoder, foreground=False))

@@ -23,7 +23,6 @@ from sibe.catalogue.run_config import kept_hash, sampling, to_json
 from sibe.config.schema import RunConfig
 from sibe.envs.seeding import stream_seed
 from sibe.errors import UserError
-from sibe.foreground.learner import ForegroundLearner
 from sibe.logs.csv_log import LogCopy
 from sibe.logs.csv_sink import known_logs
 from sibe.replay.episodes import EpisodeError
@@ -36,6 +35,7 @@ from sibe.training.checkpoints import Checkpoints
 from sibe.training.collector import Collector, FinishedEpisode, NonFiniteAction
 from sibe.training.evaluation import frame_rate
 from sibe.training.evaluators import Evaluator
+from sibe.training.foreground import take_due_lesson
 from sibe.training.garbage import only_new_garbage
 from sibe.training.mean_metrics import MeanMetrics
 from sibe.training.recorder import Recorder
@@ -193,9 +193,8 @@ class Trainer:
         return self.sampling.updates if since >= 0 and since % self.sampling.every == 0 else 0
 
     def _update(self) -> Metrics:
-        foreground = self.agent.foreground
-        if foreground is not None and foreground.due(self.agent.updates):
-            self._learn_foreground(foreground)
+        if (news := take_due_lesson(self.agent, self.replay, self.env_step)) is not None:
+            self.recorder.say(news)
         chunk = self.replay.minibatch(self.sampling, self.sample_rng)
         metrics = self.agent.update(chunk)
         losses = torch.stack([metrics[name] for name in self.agent.must_be_finite])
@@ -205,15 +204,6 @@ class Trainer:
                 f"{', '.join(bad)} became non-finite at env_step {self.env_step}; {_INTACT}"
             )
         return metrics
-
-    def _learn_foreground(self, foreground: ForegroundLearner) -> None:
-        whole = not foreground.ready
-        if foreground.learn(self.replay.stored_frames()):
-            self.replay.look_again()
-        if whole and foreground.ready:
-            self.recorder.say(f"from env_step {self.env_step} on, the agent sees the robot alone")
-        elif whole:
-            self.recorder.say("no background has come back so far: the agent sees whole frames")
 
     def _refuse_broken_weights(self) -> None:
         if (name := broken_network(self.agent.networks())) is not None:
