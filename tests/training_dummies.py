@@ -122,6 +122,7 @@ class DummyAgent:
     """Has one weight and two metrics, one of which must be finite."""
 
     device, action_dim, must_be_finite = torch.device("cpu"), 1, ("loss",)
+    foreground = None
 
     def __init__(self, events: list[Event]) -> None:
         self.events, self.updates = events, 0
