@@ -11,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from run_records import flat, without_wall_clock
 
 import sibe
 from sibe.catalogue.build import build_agent
@@ -20,7 +21,6 @@ from sibe.envs.tasks import BackgroundName
 from sibe.foreground import learner as lessons
 from sibe.ladder.learner import Learner
 from sibe.ladder.rungs import make_ladder
-from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.build import build_parts, build_replay
@@ -70,20 +70,6 @@ def final_state(out: Path) -> tuple[int, dict[str, Any]]:
     return found
 
 
-def leaves(state: Any, name: str = "") -> dict[str, Any]:
-    if isinstance(state, dict):
-        return {k: v for key in state for k, v in leaves(state[key], f"{name}/{key}").items()}
-    if isinstance(state, (list, tuple)):
-        return {k: v for i, x in enumerate(state) for k, v in leaves(x, f"{name}/{i}").items()}
-    return {name: state}
-
-
-def rows(path: Path) -> list[list[str]]:
-    header, *rest = [line.split(",") for line in path.read_text().splitlines()]
-    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
-    return [[row[i] for i in keep] for row in (header, *rest)]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "whole"
@@ -113,8 +99,8 @@ def test_stopped_between_lessons_it_ends_the_same(
     assert bool(state["agent"]["foreground"]["ready"]) == (env_step == 2000)
     sibe.train(config=short(), out=out)
     for file in ("train.csv", "eval.csv", "eval_episodes.csv"):
-        assert rows(whole / file) == rows(out / file), file
-    first, second = (leaves(final_state(path)[1]["agent"]) for path in (whole, out))
+        assert without_wall_clock(whole / file) == without_wall_clock(out / file), file
+    first, second = (flat(final_state(path)[1]["agent"]) for path in (whole, out))
     assert first.keys() == second.keys()
     for key, value in first.items():
         other = second[key]

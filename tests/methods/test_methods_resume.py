@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from run_records import flat, without_wall_clock
 
 import sibe
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.registry import ENTRIES
 from sibe.config.schema import RunConfig
-from sibe.logs.csv_log import WALL_CLOCK_COLUMNS
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.trainer import Trainer
@@ -55,24 +55,10 @@ def short(method: str, sensors: str) -> RunConfig:
     return replace(config, env=env, schedule=schedule, threads=1)
 
 
-def rows(path: Path) -> list[list[str]]:
-    header, *rest = [line.split(",") for line in path.read_text().splitlines()]
-    keep = [i for i, name in enumerate(header) if name not in WALL_CLOCK_COLUMNS]
-    return [[row[i] for i in keep] for row in (header, *rest)]
-
-
-def leaves(state: Any, name: str = "") -> dict[str, Any]:
-    if isinstance(state, dict):
-        return {k: v for key in state for k, v in leaves(state[key], f"{name}/{key}").items()}
-    if isinstance(state, (list, tuple)):
-        return {k: v for i, x in enumerate(state) for k, v in leaves(x, f"{name}/{i}").items()}
-    return {name: state}
-
-
 def final_agent(path: Path) -> dict[str, Any]:
     found = checkpoint.load_newest(path / "checkpoint", map_location="cpu", report=print)
     assert found is not None and found[0] == 2000
-    return leaves(found[1]["agent"])
+    return flat(found[1]["agent"])
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +81,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_same_result(whole: Path, broken: Path) -> None:
     for file in ("train.csv", "eval.csv", "eval_episodes.csv"):
-        assert rows(whole / file) == rows(broken / file), file
+        assert without_wall_clock(whole / file) == without_wall_clock(broken / file), file
     first, second = final_agent(whole), final_agent(broken)
     assert first.keys() == second.keys()
     for key, value in first.items():
