@@ -35,15 +35,16 @@ def lessons(env: Any, steps: int, seed: int) -> Iterator[tuple[int, Foreground]]
     replay = Replay(steps + 10, env.observation_space.shape, env.action_space.shape[0], stack=3)
     learner = ForegroundLearner(torch.Generator().manual_seed(seed), torch.device("cpu"))
     rng, over = np.random.default_rng(seed), True
-    for step in range(steps + 1):
+    for step in range(1, steps + 1):
         if over:
-            replay.start(env.reset(seed=seed if step == 0 else None)[0])
+            replay.start(env.reset(seed=seed if step == 1 else None)[0])
         action = rng.uniform(-1, 1, env.action_space.shape)
         frame, reward, terminated, truncated, _ = env.step(action)
         over = terminated or truncated
         replay.add(action, reward, 1.0, frame, last=over)
         if step > INITIAL and ForegroundLearner.due(step - INITIAL):
-            learner.learn(replay.stored_frames())
+            if not learner.learn(replay.stored_frames()):
+                print("the lesson taught nothing: the agent would see whole frames")
             yield step, learner.network
 
 
@@ -81,13 +82,13 @@ if __name__ == "__main__":
     parser.add_argument("--tasks", nargs="+", default=["cartpole_swingup"])
     parser.add_argument("--background", default="video")
     parser.add_argument("--clips", help="a bank of clips; else generated ones")
-    parser.add_argument("--steps", type=int, default=2500, help="agent steps")
+    parser.add_argument("--steps", type=int, default=1500, help="agent steps")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("foreground"), help="a folder")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    with (args.out / "foreground.csv").open("a", newline="") as file:
+    with (args.out / "foreground.csv").open("w", newline="") as file:
         table, pictures = csv.writer(file), []
         table.writerow(("task", "agent_steps", "recall", "precision", "overlap", "robot"))
         for task in args.tasks:

@@ -296,3 +296,20 @@ def test_a_lesson_that_taught_nothing_is_not_used(monkeypatch: pytest.MonkeyPatc
     assert not learner.optimizer.state_dict()["state"]
     spoiled, tries = 1, 0
     assert learner.learn(frames) and learner.ready and tries == 2
+
+
+@pytest.mark.parametrize("sure", [0.45, 0.9])
+def test_a_network_that_is_nearly_sure_of_the_robot_does_not_count(sure: float) -> None:
+    class Told(torch.nn.Module):
+        """Knows where the robot is, with some probability."""
+
+        def forward(self, frames: torch.Tensor) -> torch.Tensor:
+            robot = (frames == torch.from_numpy(ROBOT)).all(-1)
+            return torch.where(robot, sure, 1e-4).logit()
+
+    learner: Any = ForegroundLearner(torch.Generator().manual_seed(0), torch.device("cpu"))
+    learner.network = Told()
+    one, other = (
+        np.stack([scene(room, *place) for room in rooms(8, seed=2)]) for place in ((2, 3), (20, 9))
+    )
+    assert learner._explains(one, other) == (sure > 0.5)

@@ -1,4 +1,4 @@
-"""Whole runs that learn to see the robot alone: exact resumes, exports, and what is refused."""
+"""Whole runs that learn to see the robot alone: exact resumes, exports, sensors, the ladder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sibe.envs.tasks import BackgroundName
 from sibe.foreground import learner as lessons
 from sibe.ladder.learner import Learner
 from sibe.ladder.rungs import make_ladder
+from sibe.policy.export import export
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.build import build_parts, build_replay
@@ -116,11 +117,20 @@ def test_a_loaded_policy_looks_through_what_was_learned(whole: Path) -> None:
     assert not torch.equal(seen, torch.from_numpy(states))
 
 
+def test_an_export_looks_through_it_too(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "export"
+    export(whole, out, episodes=1, seed=1, overwrite=False, device="cpu")
+    run_agent, agent = (sibe.load_policy(path).agent for path in (whole, out))
+    assert agent.foreground is not None and agent.foreground.ready
+    states = np.random.default_rng(0).integers(0, 256, (2, 48, 48, 9)).astype(np.uint8)
+    assert torch.equal(run_agent.embed(states)["c"], agent.embed(states)["c"])
+
+
 def test_it_says_when_it_begins_and_that_nothing_came_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sibe.train(config=short("noise"), out=tmp_path / "noise")
-    assert "no background has come back so far" in capsys.readouterr().out
+    assert "the robot was not told from its background so far" in capsys.readouterr().out
     sibe.train(config=short(), out=tmp_path / "video")
     assert "the agent sees the robot alone" in capsys.readouterr().out
 

@@ -33,6 +33,7 @@ _RATE, _FIRST_RATE = 6e-3, 2e-2
 _TRIES = 3  # of a lesson, should the network have learned nothing from it
 _JUDGED = 64  # pairs that tell
 _EXPLAINED = 0.5  # share of the entropy of "differs" that may be left
+_SEEN = 0.5  # share of the pixels that differ that must be taken for the robot
 
 
 class ForegroundLearner:
@@ -69,10 +70,11 @@ class ForegroundLearner:
         one, other = (np.concatenate(frames) for frames in zip(*pairs, strict=True))
         if len(one) < _LEAST:
             return False
+        every = -(-len(one) // _JUDGED)
         before = deepcopy((self.network.state_dict(), self.optimizer.state_dict()))
         for _ in range(_TRIES):
             self._practice(one, other, cameras, rng)
-            if self._explains(one[:_JUDGED], other[:_JUDGED]):
+            if self._explains(one[::every], other[::every]):
                 self.network.ready.fill_(True)
                 return True
             network, optimizer = deepcopy(before)
@@ -103,13 +105,18 @@ class ForegroundLearner:
 
     @torch.no_grad()
     def _explains(self, one: Frames, other: Frames) -> bool:
-        """Return whether the network tells where pairs differ, much better than their average."""
+        """Return whether the network tells where pairs differ, much better than their average.
+
+        What it is nearly sure of is not seen: most of what differs must be more likely than not.
+        """
         a, b = (torch.from_numpy(frames).to(self._device) for frames in (one, other))
         different = differs(a, b)
         share = different.double().mean()
         entropy = -torch.xlogy(share, share) - torch.xlogy(1 - share, 1 - share)
-        loss = pair_loss(self.network(a), self.network(b), different)
-        return bool(loss < _EXPLAINED * entropy)
+        odds_a, odds_b = self.network(a), self.network(b)
+        seen = (torch.maximum(odds_a, odds_b) > 0)[different].double().mean()
+        loss = pair_loss(odds_a, odds_b, different)
+        return bool((loss < _EXPLAINED * entropy) & (seen > _SEEN))
 
     def _loss(
         self, one: Frames, other: Frames, stored: StoredFrames | None, rng: np.random.Generator
@@ -137,6 +144,8 @@ class ForegroundLearner:
 
     def only(self, frame: Frames) -> Frames:
         """Return a frame uint8 [H, W, 3] with gray where there is no robot."""
-        batch = torch.from_numpy(frame)[None].to(self._device)
+        if not self.ready:
+            return frame
+        batch = torch.from_numpy(np.array(frame))[None].to(self._device)
         seen: Frames = self.network.only(batch)[0].cpu().numpy()
         return seen
