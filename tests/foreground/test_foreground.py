@@ -222,6 +222,50 @@ def test_states_are_seen_frame_by_frame(learner: ForegroundLearner) -> None:
     assert np.array_equal(seen[1, ..., 3:6], alone[4]) and seen.shape == states.shape
 
 
+def test_a_frame_is_computed_once_until_the_weights_change(
+    learner: ForegroundLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Foreground(torch.Generator().manual_seed(0))
+    network.load_state_dict(learner.network.state_dict())
+    computed: list[int] = []
+    plain = Foreground.forward
+
+    def counted(self: Foreground, frames: torch.Tensor) -> torch.Tensor:
+        computed.append(len(frames))
+        return plain(self, frames)
+
+    monkeypatch.setattr(Foreground, "forward", counted)
+    frames = torch.from_numpy(np.stack([scene(room, 3, 5) for room in rooms(5, seed=4)]))
+    first = network.only(frames)
+    first_alone = network.only(frames[3:4])
+    assert computed == [1] * 5
+    assert torch.equal(first_alone[0], first[3])
+    first_alone.zero_()  # what is returned belongs to the caller
+    assert torch.equal(network.only(frames), first)
+
+    network.only(frames.transpose(1, 2)[..., : SIDE // 2, :])  # other frames, also in shape
+    assert len(computed) == 10
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2, fused=True)
+    plain(network, frames).sum().backward()
+    optimizer.step()
+    changed = network.only(frames)
+    assert len(computed) == 15
+    expected = torch.where(
+        (torch.cat([plain(network, f) for f in frames.split(1)]) > 0)[..., None], frames, GRAY
+    )
+    assert torch.equal(changed, expected) and not torch.equal(changed, first)
+    network.load_state_dict(learner.network.state_dict())
+    assert torch.equal(network.only(frames), first)
+
+
+def test_few_frames_are_remembered(learner: ForegroundLearner) -> None:
+    network = Foreground()
+    network.load_state_dict(learner.network.state_dict())
+    many = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 3), np.uint8)
+    network.only(torch.from_numpy(many))
+    assert len(network._recent) <= 64
+
+
 def test_the_replay_shows_what_is_looked_at_and_keeps_what_was_there(
     learner: ForegroundLearner,
 ) -> None:
