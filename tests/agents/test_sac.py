@@ -15,6 +15,7 @@ from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig
+from sibe.kernels import half_convolutions
 from sibe.methods.base import Latents
 from sibe.methods.sibe import SIBE
 from sibe.nn.gaussian import squashed_sample, standard_normal
@@ -211,7 +212,10 @@ def test_the_encoder_feels_both_losses_and_the_critic_only_its_own(
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
 
 
-def test_autocast_changes_the_convolutions_by_rounding_only() -> None:
+def test_autocast_changes_the_convolutions_by_rounding_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(half_convolutions, "available", lambda: True)
     config = make_config()
     half = replace(config, encoder=replace(config.encoder, autocast=True))
     chunk = make_chunk(config)

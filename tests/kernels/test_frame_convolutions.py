@@ -13,7 +13,7 @@ from sibe.bench.workloads import _random_chunk
 from sibe.catalogue.build import build_sac
 from sibe.catalogue.presets import preset_config
 from sibe.kernels import frame_convolutions as kernels
-from sibe.kernels import library
+from sibe.kernels import half_convolutions, library
 from sibe.nn.frame_convolutions import _Convolutions, convolve_frames
 
 compiled = pytest.mark.skipif(
@@ -142,6 +142,7 @@ def test_what_the_kernels_cannot_do_is_left_to_pytorch(
         weights, biases = [w.double() for w in weights], [b.double() for b in biases]
     monkeypatch.setattr(kernels, "available", lambda: True)
     monkeypatch.setattr(kernels, "convolve", None)  # not to be called
+    monkeypatch.setattr(half_convolutions, "available", lambda: False)
     with torch.autocast("cpu", torch.bfloat16, enabled=why == "autocast"):
         maps, peaks = convolve_frames(x, weights, biases, strides)
     exact = in_doubles(x, [w.double() for w in weights], [b.double() for b in biases], strides)

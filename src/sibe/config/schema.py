@@ -105,7 +105,7 @@ class EncoderConfig:
     lr: Positive = 1e-4
     """Learning rate of φ_o."""
     autocast: bool = False
-    """Convolutions in bfloat16 while learning: for a GPU; few CPUs have it."""
+    """Convolutions in bfloat16 while learning: on a GPU, or a CPU with AVX512_BF16."""
     method_weight: Positive = 1.0
     """Factor of the method's gradient on c, where the critic's has 1."""
     method_share: NonNegative = 0.0

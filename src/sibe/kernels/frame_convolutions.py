@@ -22,7 +22,9 @@ from sibe.kernels.library import at, functions, library
 _BLOCK = 16  # filters, or channels, that are computed together
 
 
-class _Layer(ctypes.Structure):
+class Layer(ctypes.Structure):
+    """The sizes of a layer."""
+
     _fields_ = tuple(
         (name, ctypes.c_int64)
         for name in (
@@ -40,14 +42,17 @@ class _Layer(ctypes.Structure):
 
     @property
     def out_shape(self) -> tuple[int, int, int]:
+        """Height, width, filters."""
         return self.out_height, self.out_width, self.filters
 
     @property
     def out_size(self) -> int:
+        """How many numbers a frame has after the layer."""
         return self.out_height * self.out_width * self.filters
 
     @property
     def weight_size(self) -> int:
+        """How many weights the layer has."""
         return KERNEL**2 * self.channels * self.filters
 
 
@@ -70,7 +75,7 @@ def available() -> bool:
 
 def fits(x: Tensor, weights: Sequence[Tensor], strides: Sequence[int]) -> bool:
     """Whether the functions can do frames ``[N, H, W, C]`` and weights ``[F, C, 3, 3]``."""
-    layers = _layers(x, weights, strides)
+    layers = layers_of(x, weights, strides)
     return (
         x.dtype == torch.uint8
         and x.device.type == "cpu"
@@ -102,8 +107,8 @@ def convolve(
         strides: of each.
         keep: whether the outputs of all layers are wanted, for ``gradients``.
     """
-    layers, images = _layers(x, weights, strides), len(x)
-    scratch = _scratch(layers)
+    layers, images = layers_of(x, weights, strides), len(x)
+    scratch = scratch_for(layers)
     maps = len(layers) - 2
     outputs = [
         torch.empty(images, *layer.out_shape) if keep or i == maps else None
@@ -114,11 +119,11 @@ def convolve(
     biases = [b.contiguous() for b in biases]
     functions().sibe_convolve_frames(
         at(x),
-        _all_at(filters),
-        _all_at(biases),
-        _all_at(outputs),
+        all_at(filters),
+        all_at(biases),
+        all_at(outputs),
         at(peaks),
-        *_rest(scratch, layers, images),
+        *sizes_and_threads(scratch, layers, images),
     )
     kept = tuple(y for y in outputs if y is not None)
     return Encoded(kept[maps if keep else 0], peaks, kept if keep else ())
@@ -139,8 +144,8 @@ def gradients(
         encoded: what that returned, kept.
         of_maps, of_peaks: the gradients of its maps and peaks.
     """
-    layers, images = _layers(x, weights, strides), len(x)
-    scratch = _scratch(layers)
+    layers, images = layers_of(x, weights, strides), len(x)
+    scratch = scratch_for(layers)
     sizes = [size for layer in layers for size in (layer.weight_size, layer.filters)]
     sums = torch.zeros(torch.get_num_threads(), sum(sizes))  # each thread's own
     transposed = [w.permute(2, 3, 0, 1).contiguous() for w in weights[:-1]]  # [3, 3, F, C]
@@ -148,14 +153,14 @@ def gradients(
     of_maps, of_peaks = of_maps.contiguous(), of_peaks.contiguous()
     functions().sibe_frame_gradients(
         at(x),
-        _all_at(transposed),
-        _all_at(encoded.outputs),
+        all_at(transposed),
+        all_at(encoded.outputs),
         at(encoded.peaks),
         at(of_maps),
         at(of_peaks),
         at(sums),
         ctypes.c_int64(sum(sizes)),
-        *_rest(scratch, layers, images),
+        *sizes_and_threads(scratch, layers, images),
     )
     parts = iter(sums.sum(0).split(sizes))
     return [
@@ -164,41 +169,42 @@ def gradients(
     ]
 
 
-def _as_weight(flat: Tensor, layer: _Layer, *, pooled: bool) -> Tensor:
+def _as_weight(flat: Tensor, layer: Layer, *, pooled: bool) -> Tensor:
     channels, filters = layer.channels, layer.filters
     if pooled:
         return flat.view(filters, KERNEL, KERNEL, channels).permute(0, 3, 1, 2)
     return flat.view(KERNEL, KERNEL, channels, filters).permute(3, 2, 0, 1)
 
 
-def _layers(x: Tensor, weights: Sequence[Tensor], strides: Sequence[int]) -> list[_Layer]:
+def layers_of(x: Tensor, weights: Sequence[Tensor], strides: Sequence[int]) -> list[Layer]:
+    """Return the sizes of each layer, for the arguments of ``fits``."""
     _, height, width, channels = x.shape
     layers = []
     for weight, stride in zip(weights, strides, strict=True):
         out = out_side(height, stride), out_side(width, stride)
-        layers.append(_Layer(height, width, channels, stride, *out, len(weight)))
+        layers.append(Layer(height, width, channels, stride, *out, len(weight)))
         (height, width), channels = out, len(weight)
     return layers
 
 
-def _scratch(layers: list[_Layer]) -> Tensor:
+def scratch_for(layers: list[Layer]) -> Tensor:
     """Return room for one input and all outputs of a frame, for each thread."""
     first = layers[0]
     size = first.height * first.width * first.channels + sum(layer.out_size for layer in layers)
     return torch.empty(torch.get_num_threads(), size)
 
 
-def _rest(scratch: Tensor, layers: list[_Layer], images: int) -> tuple[object, ...]:
+def sizes_and_threads(scratch: Tensor, layers: list[Layer], images: int) -> tuple[object, ...]:
     """Return the last arguments of both functions: scratch, layers, images, threads."""
     threads, size = scratch.shape
-    table = (_Layer * len(layers))(*layers)
+    table = (Layer * len(layers))(*layers)
     return (
         *(at(scratch), ctypes.c_int64(size), table, len(layers)),
         *(ctypes.c_int64(images), threads),
     )
 
 
-def _all_at(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
+def all_at(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
     """Return where each of the tensors begins; the null pointer for None."""
     places = (t if t is None else t.data_ptr() for t in tensors)
     return (ctypes.c_void_p * len(tensors))(*places)

@@ -30,14 +30,15 @@ from sibe.storage.cache import cache_folder, private_folder
 from sibe.storage.contained_file import read_file
 from sibe.storage.temporary_folder import remove_leftovers, temporary_folder
 
-_FILES = ("kernels", "frame_convolutions", "layers")
+_FILES = ("kernels", "frame_convolutions", "half_convolutions", "layers")
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.c") for name in _FILES)
-_HEADER = Path(__file__).with_name("vectors.h")
+_HEADERS = tuple(Path(__file__).with_name(name) for name in ("vectors.h", "frame_layers.h"))
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC")
 _SECONDS = 60
 _FUNCTIONS = (
     *("sibe_convolve_bytes", "sibe_weight_gradient", "sibe_stack_crops"),
     *("sibe_convolve_frames", "sibe_frame_gradients"),
+    *("sibe_has_halves", "sibe_convolve_halves", "sibe_half_gradients"),
     *("sibe_lay_over", "sibe_side_by_side"),
 )
 _PREFIX = "sibe-kernels-"
@@ -149,7 +150,7 @@ def _fingerprint(compiler: list[str], threads: Path) -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     features = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
     parts = (*compiler, str(threads), platform.machine(), *_FLAGS, *sorted(features))
-    code = b"".join(path.read_bytes() for path in (_HEADER, *_SOURCES))
+    code = b"".join(path.read_bytes() for path in (*_HEADERS, *_SOURCES))
     return hashlib.sha256(code + "\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -84,8 +84,22 @@ class LateFusionEncoder(nn.Module):
         After them, ``[T + still, B, features]``, come the first ``still`` states once more as if
         nothing had moved: what their newest frame alone tells.
         """
-        encoded = self._frame_features(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
-        states = len(frames) - self.stack + 1
+        maps, peaks = self._convolve(frames.flatten(0, 1))
+        # The rest is small: under autocast it keeps its precision, and c with it.
+        exact = self.place.weight.dtype
+        with torch.autocast(frames.device.type, enabled=False):
+            encoded = self._frame_features(maps.to(exact), peaks.to(exact))
+            return self._combine(encoded.unflatten(0, frames.shape[:2]), still)
+
+    def single(self, states: Tensor) -> Tensor:
+        """Encode states that do not overlap, uint8 ``[N, H, W, C·stack]`` -> ``[N, features]``."""
+        frames = states.unflatten(-1, (self.stack, -1)).permute(3, 0, 1, 2, 4)
+        c: Tensor = self(frames.contiguous())[0]
+        return c
+
+    def _combine(self, encoded: Tensor, still: int) -> Tensor:
+        """Combine encoded frames ``[T + stack - 1, B, POOLED + features]`` to states."""
+        states = len(encoded) - self.stack + 1
         # The newest frame, and how each frame differs from the one before it.
         newest = encoded[self.stack - 1 :]
         changes = encoded[1:] - encoded[:-1]
@@ -97,18 +111,15 @@ class LateFusionEncoder(nn.Module):
         c: Tensor = self.combine(seen)
         return c.tanh() if self.tanh else c
 
-    def single(self, states: Tensor) -> Tensor:
-        """Encode states that do not overlap, uint8 ``[N, H, W, C·stack]`` -> ``[N, features]``."""
-        frames = states.unflatten(-1, (self.stack, -1)).permute(3, 0, 1, 2, 4)
-        c: Tensor = self(frames.contiguous())[0]
-        return c
-
-    def _frame_features(self, frames: Tensor) -> Tensor:
-        """Encode single frames ``[N, H, W, C]`` -> ``[N, POOLED + features]``."""
+    def _convolve(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Return maps ``[N, h, w, F]`` and peaks ``[N, POOLED]`` of frames ``[N, H, W, C]``."""
         first = pixel_weights(self.first, center=self.center, chroma=self.chroma)
         layers = [first, *((conv.weight, conv.bias) for conv in (*self.rest, self.pooled))]
         weights, biases = zip(*layers, strict=True)
-        maps, peaks = convolve_frames(frames, weights, biases, self.strides)
+        return convolve_frames(frames, weights, biases, self.strides)
+
+    def _frame_features(self, maps: Tensor, peaks: Tensor) -> Tensor:
+        """Return what single frames show, ``[N, POOLED + features]``."""
         shape = self.shape_norm(peaks)
         place = self.place_norm(self.place(maps.flatten(1)))
         return torch.cat((shape, place), dim=-1)

@@ -98,7 +98,8 @@ class SensorEncoder(nn.Module):
                 reading = torch.cat((reading, reading[:still]))
             # Velocities may be a hundred times as large as positions.
             reading = reading.sign() * reading.abs().log1p()
-            encoded: Tensor = encoder(reading)
+            with torch.autocast(reading.device.type, enabled=False):
+                encoded: Tensor = encoder(reading)
             return encoded
         encoded = encoder.single(reading) if still is None else encoder(reading, still)
         return encoded
@@ -107,7 +108,8 @@ class SensorEncoder(nn.Module):
         """Return c ``[..., D]`` of the sensors' encodings ``[..., K, D]``."""
         if missing is not None:
             encodings = torch.where(missing[..., None], self.absent, encodings)
-        c: Tensor = self.norm(self.project(encodings.flatten(-2)))
+        with torch.autocast(encodings.device.type, enabled=False):
+            c: Tensor = self.norm(self.project(encodings.to(self.project.weight.dtype).flatten(-2)))
         return c.tanh() if self.tanh else c
 
 

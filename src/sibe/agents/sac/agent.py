@@ -23,6 +23,7 @@ from sibe.agents.sac.networks import Actor, TwinQ
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import Observation, each
 from sibe.foreground.learner import ForegroundLearner
+from sibe.kernels import half_convolutions
 from sibe.methods.base import Latents, Method, MethodOutput, SensorLatents
 from sibe.nn.ema import frozen_copy, update_ema
 from sibe.nn.gaussian import squashed_sample, standard_normal
@@ -120,7 +121,7 @@ class SAC:
         chunk = chunk.to(self.device)
         length = self.config.sac.chunk
         hidden = self._hidden_sensors(length, chunk.action.shape[1])
-        with torch.autocast(self.device.type, torch.bfloat16, self.config.encoder.autocast):
+        with self._autocast():
             # φ_o(s_t)  [L, B, D]
             encoded = self._encode(self.encoder, chunk.online(0, length), hidden).float()
             with torch.no_grad():  # φ_m(s_{t+1}) and φ_m(s_{t+n})  [L, B, D]
@@ -147,6 +148,12 @@ class SAC:
         metrics["batch_reward"] = (latents.reward + out.bonus).mean()
         metrics["method_loss"] = out.loss.detach()
         return {**metrics, **self._actor_metrics, **out.metrics}
+
+    def _autocast(self) -> torch.autocast:
+        """Return what puts convolutions in bfloat16, if asked for and if the device gains by it."""
+        gains = self.device.type != "cpu" or half_convolutions.available()
+        enabled = self.config.encoder.autocast and gains
+        return torch.autocast(self.device.type, torch.bfloat16, enabled)
 
     def _encode_ahead(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
         """Return what the target encoder makes of the next states and of those n steps on."""
