@@ -1,11 +1,11 @@
-"""How well the robot is told from a video (``--encoder.foreground``), task by task.
+"""How well the robot is segmented in front of a video (``--encoder.foreground``), task by task.
 
     python benchmarks/foreground.py --tasks cartpole_swingup walker_walk --clips BANK
 
-Frames come from random actions, lessons at the updates at which a run takes them. Judged are frames
-over the clips of the evaluation split: which share of the robot's pixels is seen (recall), which
-share of what is seen is the robot (precision), and what both share of all (overlap). Pixels that
-always show the robot, such as a rail, tell nothing and do not count.
+Frames come from random actions; training rounds come at the same updates as in a run. Measured on
+frames over clips of the evaluation split: the share of the robot's pixels that is kept (recall),
+the share of what is kept that is robot (precision), and intersection over union (overlap). Pixels
+that always show the robot, such as a rail, do not count.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ INITIAL = 500
 JUDGED, EVERY, ALWAYS = 100, 10, 0.9
 
 
-def lessons(env: Any, steps: int, seed: int) -> Iterator[tuple[int, Foreground]]:
-    """Play at random; yield agent steps and the network after each lesson."""
+def training_rounds(env: Any, steps: int, seed: int) -> Iterator[tuple[int, Foreground]]:
+    """Play at random; yield agent steps and the network after each training round."""
     replay = Replay(steps + 10, env.observation_space.shape, env.action_space.shape[0], stack=3)
     learner = ForegroundLearner(torch.Generator().manual_seed(seed), torch.device("cpu"))
     rng, over = np.random.default_rng(seed), True
@@ -44,7 +44,7 @@ def lessons(env: Any, steps: int, seed: int) -> Iterator[tuple[int, Foreground]]
         replay.add(action, reward, 1.0, frame, last=over)
         if step > INITIAL and ForegroundLearner.due(step - INITIAL):
             if not learner.learn(replay.stored_frames()):
-                print("the lesson taught nothing: the agent would see whole frames")
+                print("the round was not accepted: the agent would see whole frames")
             yield step, learner.network
 
 
@@ -97,13 +97,13 @@ if __name__ == "__main__":
                 for split in ("train", "eval")
             )
             frames, robots = judged_frames(other)
-            for steps, network in lessons(env, args.steps, args.seed):
+            for steps, network in training_rounds(env, args.steps, args.seed):
                 found = [f"{value:.3f}" for value in judge(network, frames, robots).values()]
                 table.writerow((task, steps, *found))
                 file.flush()
                 print(task, steps, *found, flush=True)
             some = frames[:: JUDGED // 5]
-            pictures.append(np.vstack([np.hstack(some), np.hstack(network.only(some))]))
+            pictures.append(np.vstack([np.hstack(some), np.hstack(network.masked(some))]))
             env.close()
             other.close()
     Image.fromarray(np.vstack(pictures)).save(args.out / "foreground.png")

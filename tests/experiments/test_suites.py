@@ -177,7 +177,7 @@ def test_sensors_that_a_suite_cannot_have_are_refused_before_it_starts(
 def test_the_study_sees_the_robot_alone_before_video_with_every_method(suite: str) -> None:
     for run in SUITES[suite].runs():
         encoder = build_config(SUITES[suite], run, NOTHING).encoder
-        chroma = suite == "study-sensors"  # made before the robot could be told from the rest
+        chroma = suite == "study-sensors"  # made before there were foreground masks
         assert encoder.chroma == chroma
         assert encoder.foreground == (run.background.startswith("video") and not chroma)
 

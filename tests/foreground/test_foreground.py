@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from sibe.foreground import learner as lessons
+from sibe.foreground import learner as rounds
 from sibe.foreground.crops import anywhere, around_change, crops_at
 from sibe.foreground.learner import ForegroundLearner
 from sibe.foreground.losses import differs, pair_loss, pasted_loss, rim
@@ -50,7 +50,7 @@ def stored(frames: Frames, episode: list[int]) -> StoredFrames:
 
 def filled(learner: ForegroundLearner | None, episodes: int, length: int) -> Replay:
     """Every episode plays the same video, with the robot elsewhere."""
-    look = None if learner is None else learner.only
+    look = None if learner is None else learner.masked
     replay = Replay(500, (SIDE, SIDE, 3), 1, stack=3, pad=2, look=look)
     rng, video = np.random.default_rng(1), rooms(length, seed=0)
     for _ in range(episodes):
@@ -64,7 +64,7 @@ def filled(learner: ForegroundLearner | None, episodes: int, length: int) -> Rep
 
 @pytest.fixture(scope="module")
 def learner() -> ForegroundLearner:
-    """It has had its first lesson."""
+    """It has had its first training round."""
     made = ForegroundLearner(torch.Generator().manual_seed(3), torch.device("cpu"))
     assert made.learn(filled(None, episodes=4, length=40).stored_frames())
     return made
@@ -177,7 +177,7 @@ def test_noise_has_no_pairs_and_teaches_nothing() -> None:
     before = [p.clone() for p in learner.network.parameters()]
     assert not learner.learn([frames]) and not learner.ready
     assert all(map(torch.equal, before, learner.network.parameters()))
-    assert np.array_equal(learner.only(noise[0]), noise[0])
+    assert np.array_equal(learner.masked(noise[0]), noise[0])
 
 
 def test_backgrounds_get_other_colors_many_of_them_the_robots() -> None:
@@ -198,7 +198,7 @@ def test_backgrounds_keep_their_texture() -> None:
     assert (np.abs(seen - frames).mean((1, 2, 3)) > 10).mean() > 0.9
 
 
-def test_a_lesson_teaches_to_see_the_robot_in_rooms_never_seen(
+def test_a_round_teaches_to_see_the_robot_in_rooms_never_seen(
     learner: ForegroundLearner,
 ) -> None:
     rng, true, found, both = np.random.default_rng(5), 0, 0, 0
@@ -207,18 +207,18 @@ def test_a_lesson_teaches_to_see_the_robot_in_rooms_never_seen(
         frame = scene(room, row, column)
         robot = np.zeros((SIDE, SIDE), bool)
         robot[row : row + 4, column : column + 6] = True
-        seen = learner.only(frame)
+        seen = learner.masked(frame)
         shown = (seen != GRAY).any(-1)
         assert np.array_equal(seen[shown], frame[shown])
         true, found, both = true + robot.sum(), found + shown.sum(), both + (robot & shown).sum()
-    assert both / true > 0.8 and both / found > 0.5  # without a lesson: all is shown, 0.02
+    assert both / true > 0.8 and both / found > 0.5  # untrained: all is shown, 0.02
 
 
 def test_states_are_seen_frame_by_frame(learner: ForegroundLearner) -> None:
     frames = np.stack([scene(room, 3, 5) for room in rooms(6, seed=4)])
     states = np.stack([np.concatenate(list(frames[k : k + 3]), -1) for k in (0, 3)])
-    seen = learner.network.only_states(torch.from_numpy(states)).numpy()
-    alone = learner.network.only(torch.from_numpy(frames)).numpy()
+    seen = learner.network.masked_states(torch.from_numpy(states)).numpy()
+    alone = learner.network.masked(torch.from_numpy(frames)).numpy()
     assert np.array_equal(seen[1, ..., 3:6], alone[4]) and seen.shape == states.shape
 
 
@@ -236,33 +236,33 @@ def test_a_frame_is_computed_once_until_the_weights_change(
 
     monkeypatch.setattr(Foreground, "forward", counted)
     frames = torch.from_numpy(np.stack([scene(room, 3, 5) for room in rooms(5, seed=4)]))
-    first = network.only(frames)
-    first_alone = network.only(frames[3:4])
+    first = network.masked(frames)
+    first_alone = network.masked(frames[3:4])
     assert computed == [1] * 5
     assert torch.equal(first_alone[0], first[3])
     first_alone.zero_()  # what is returned belongs to the caller
-    assert torch.equal(network.only(frames), first)
+    assert torch.equal(network.masked(frames), first)
 
-    network.only(frames.transpose(1, 2)[..., : SIDE // 2, :])  # other frames, also in shape
+    network.masked(frames.transpose(1, 2)[..., : SIDE // 2, :])  # other frames, also in shape
     assert len(computed) == 10
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2, fused=True)
     plain(network, frames).sum().backward()
     optimizer.step()
-    changed = network.only(frames)
+    changed = network.masked(frames)
     assert len(computed) == 15
     expected = torch.where(
         (torch.cat([plain(network, f) for f in frames.split(1)]) > 0)[..., None], frames, GRAY
     )
     assert torch.equal(changed, expected) and not torch.equal(changed, first)
     network.load_state_dict(learner.network.state_dict())
-    assert torch.equal(network.only(frames), first)
+    assert torch.equal(network.masked(frames), first)
 
 
 def test_few_frames_are_remembered(learner: ForegroundLearner) -> None:
     network = Foreground()
     network.load_state_dict(learner.network.state_dict())
     many = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 3), np.uint8)
-    network.only(torch.from_numpy(many))
+    network.masked(torch.from_numpy(many))
     assert len(network._recent) <= 64
 
 
@@ -292,18 +292,18 @@ def test_a_restored_replay_shows_the_same(learner: ForegroundLearner) -> None:
     files: dict[int, Any] = {
         span.number: episodes._episode(span) for span in episodes._ring.spans()
     }
-    again = Replay(500, (SIDE, SIDE, 3), 1, stack=3, pad=2, look=learner.only)
+    again = Replay(500, (SIDE, SIDE, 3), 1, stack=3, pad=2, look=learner.masked)
     again.restore(replay.state(), files.__getitem__)
     a, b = (source.sample(16, 2, np.random.default_rng(3)).obs for source in (replay, again))
     assert isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
 
 
-def test_lessons_come_less_and_less_often() -> None:
+def test_rounds_come_less_and_less_often() -> None:
     due = [n for n in range(20_001) if ForegroundLearner.due(n)]
-    assert due == [lessons.FIRST * times for times in (1, 2, 4, 8, 16)]
+    assert due == [rounds.FIRST * times for times in (1, 2, 4, 8, 16)]
 
 
-def test_a_lesson_is_a_function_of_the_seed(learner: ForegroundLearner) -> None:
+def test_a_round_is_a_function_of_the_seed(learner: ForegroundLearner) -> None:
     again = ForegroundLearner(torch.Generator().manual_seed(3), torch.device("cpu"))
     assert again.learn(filled(None, episodes=4, length=40).stored_frames())
     ours, theirs = learner.network.state_dict(), again.network.state_dict()
@@ -319,11 +319,11 @@ def test_the_network_cannot_know_where_it_looks() -> None:
     assert torch.allclose(a.roll((3, 2), (1, 2))[:, 9:15, 9:15], b[:, 9:15, 9:15], atol=1e-6)
 
 
-def test_a_lesson_that_taught_nothing_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_taught_nothing_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = filled(None, episodes=4, length=40).stored_frames()
     learner = ForegroundLearner(torch.Generator().manual_seed(3), torch.device("cpu"))
     before = {name: value.clone() for name, value in learner.network.state_dict().items()}
-    practice, tries, spoiled = ForegroundLearner._practice, 0, 3
+    practice, tries, spoiled = ForegroundLearner._train, 0, 3
 
     def spoil(self: ForegroundLearner, *args: Any) -> None:
         nonlocal tries
@@ -333,8 +333,8 @@ def test_a_lesson_that_taught_nothing_is_not_used(monkeypatch: pytest.MonkeyPatc
             for parameter in self.network.parameters():
                 torch.nn.init.constant_(parameter, -0.1)
 
-    monkeypatch.setattr(lessons, "FIRST_STEPS", 300)
-    monkeypatch.setattr(ForegroundLearner, "_practice", spoil)
+    monkeypatch.setattr(rounds, "FIRST_STEPS", 300)
+    monkeypatch.setattr(ForegroundLearner, "_train", spoil)
     assert not learner.learn(frames) and not learner.ready and tries == 3
     assert all(map(torch.equal, before.values(), learner.network.state_dict().values()))
     assert not learner.optimizer.state_dict()["state"]

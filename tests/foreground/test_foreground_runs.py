@@ -1,4 +1,4 @@
-"""Whole runs that learn to see the robot alone: exact resumes, exports, sensors, the ladder."""
+"""Whole runs that mask their background: exact resumes, exports, sensors, the ladder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sibe.catalogue.build import build_agent
 from sibe.catalogue.presets import preset_config
 from sibe.config.schema import RunConfig
 from sibe.envs.tasks import BackgroundName
-from sibe.foreground import learner as lessons
+from sibe.foreground import learner as rounds
 from sibe.ladder.learner import Learner
 from sibe.ladder.rungs import make_ladder
 from sibe.policy.export import export
@@ -38,12 +38,12 @@ class Stopped(Exception):
 def make_short(patch: pytest.MonkeyPatch) -> None:
     short = {"FIRST": 20, "STEPS": 10, "FIRST_STEPS": 400, "_WARM_UP": 20}
     for name, value in short.items():
-        patch.setattr(lessons, name, value)
+        patch.setattr(rounds, name, value)
     patch.setattr(run, "conclude", lambda _: None)  # pictures are tested elsewhere
 
 
 @pytest.fixture(autouse=True)
-def early_short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
+def early_short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     make_short(monkeypatch)
 
 
@@ -80,8 +80,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("env_step", [1000, 2000])  # before and after the first lesson
-def test_stopped_between_lessons_it_ends_the_same(
+@pytest.mark.parametrize("env_step", [1000, 2000])  # before and after the first round
+def test_stopped_between_rounds_it_ends_the_same(
     env_step: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, save = tmp_path / "broken", Trainer.save
@@ -112,7 +112,7 @@ def test_a_loaded_policy_looks_through_what_was_learned(whole: Path) -> None:
     agent: Any = sibe.load_policy(whole).agent
     assert bool(agent.foreground.network.ready)
     states = np.random.default_rng(0).integers(0, 256, (2, 48, 48, 9)).astype(np.uint8)
-    seen = agent.foreground.network.only_states(torch.from_numpy(states))
+    seen = agent.foreground.network.masked_states(torch.from_numpy(states))
     assert torch.equal(agent.embed(states)["c"], agent.encoder.single(seen))
     assert not torch.equal(seen, torch.from_numpy(states))
 
@@ -130,9 +130,9 @@ def test_it_says_when_it_begins_and_that_nothing_came_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sibe.train(config=short("noise"), out=tmp_path / "noise")
-    assert "the robot was not told from its background so far" in capsys.readouterr().out
+    assert "no background has recurred" in capsys.readouterr().out
     sibe.train(config=short(), out=tmp_path / "video")
-    assert "the agent sees the robot alone" in capsys.readouterr().out
+    assert "the agent sees only the robot" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_it_looks_at_the_pictures_of_all_sensors(sensors: dict[str, Any], tmp_pa
     states: dict[str, Any] = {name: reading[None] for name, reading in obs.items()}
     views = config.env.seen.views
     tensors = {name: torch.from_numpy(state) for name, state in states.items()}
-    seen = {name: agent.foreground.network.only_states(tensors[name]) for name in views}
+    seen = {name: agent.foreground.network.masked_states(tensors[name]) for name in views}
     expected = agent.encoder.single({**tensors, **seen})
     assert torch.equal(agent.embed(states)["c"], expected)
     assert not torch.equal(agent.encoder.single(tensors), expected)
@@ -162,14 +162,14 @@ def test_without_pictures_there_is_no_robot_to_find() -> None:
     assert build_parts(config, torch.device("cpu")).agent.foreground is None
 
 
-def test_the_cpu_preset_looks_for_the_robot_before_video_alone() -> None:
+def test_the_cpu_preset_masks_the_background_of_video_only() -> None:
     for name in get_args(BackgroundName):
         for preset, video in (("cpu", name.startswith("video")), ("paper", False)):
             encoder = preset_config(preset, background=name).encoder
             assert encoder.foreground is video, (preset, name)
 
 
-def test_the_rung_agent_of_the_ladder_takes_the_same_lessons(whole: Path) -> None:
+def test_the_rung_agent_of_the_ladder_trains_the_same_rounds(whole: Path) -> None:
     config = short()
     returns: list[float] = []
     with closing(make_training_env(config.env)) as env, ExitStack() as stack:
@@ -177,7 +177,7 @@ def test_the_rung_agent_of_the_ladder_takes_the_same_lessons(whole: Path) -> Non
         for other in evals:
             stack.callback(other.close)
         agent: Any = build_agent(config, 1, torch_stream(config.seed, "agent"), torch.device("cpu"))
-        replay = build_replay(config, env, agent.foreground.only)
+        replay = build_replay(config, env, agent.foreground.masked)
         Learner(
             config,
             agent,

@@ -59,7 +59,7 @@ class Agent(Protocol):
     updates: int
     """updates made so far"""
     foreground: ForegroundLearner | None
-    """what the agent looks through, if it learns to see the robot alone"""
+    """masks the background of what the agent sees, if it learns to"""
 
     @property
     def must_be_finite(self) -> Sequence[str]:

@@ -22,15 +22,15 @@ from sibe.foreground.recolor import recolored
 from sibe.foreground.recurrence import Frames, StoredFrames, recurring_pairs
 
 FIRST = 1000
-"""Updates of the agent before the first lesson; then at twice, four times, … as many."""
+"""Updates of the agent before the first training round; then at twice, four times, … as many."""
 STEPS, FIRST_STEPS = 600, 2000
-"""Steps of a lesson, and of the first one."""
-_WARM_UP = 100  # steps in which the rate rises; in the first lesson no robots can be pasted yet
+"""Optimizer steps of a round, and of the first one."""
+_WARM_UP = 100  # steps in which the rate rises; in the first round no robots can be pasted yet
 _PAIRS = 8  # per step
 _CROP = 44  # side of what is shown of a frame: a quarter of the work, and as much to learn from it
-_LEAST, _MOST = 32, 1024  # pairs that must be found for a lesson, and frames that are looked up
+_LEAST, _MOST = 32, 1024  # pairs that a round needs at least, and frames that are searched
 _RATE, _FIRST_RATE = 6e-3, 2e-2
-_TRIES = 3  # of a lesson, should the network have learned nothing from it
+_TRIES = 3  # of a round whose result is not accepted
 _JUDGED = 64  # pairs that tell
 _EXPLAINED = 0.5  # share of the entropy of "differs" that may be left
 _SEEN = 0.5  # share of the pixels that differ that must be taken for the robot
@@ -40,7 +40,7 @@ class ForegroundLearner:
     """The network, its optimizer, and when it learns.
 
     Args:
-        generator: draws the first weights, and the seed of each lesson.
+        generator: draws the first weights, and the seed of each round.
         device: where the network lives.
     """
 
@@ -52,7 +52,7 @@ class ForegroundLearner:
 
     @staticmethod
     def due(updates: int) -> bool:
-        """Whether there is a lesson after so many updates of the agent."""
+        """Whether a training round is due after so many updates of the agent."""
         times, rest = divmod(updates, FIRST)
         return rest == 0 and times.bit_count() == 1
 
@@ -62,7 +62,7 @@ class ForegroundLearner:
         return bool(self.network.ready)
 
     def learn(self, cameras: Sequence[StoredFrames]) -> bool:
-        """Take a lesson, if enough backgrounds came back; return whether anything was learned."""
+        """Train for a round if enough backgrounds recur; return whether the result was accepted."""
         seed = int(torch.randint(2**62, (), generator=self._generator))
         rng = np.random.default_rng(seed)
         wanted = _MOST // len(cameras)
@@ -73,7 +73,7 @@ class ForegroundLearner:
         every = -(-len(one) // _JUDGED)
         before = deepcopy((self.network.state_dict(), self.optimizer.state_dict()))
         for _ in range(_TRIES):
-            self._practice(one, other, cameras, rng)
+            self._train(one, other, cameras, rng)
             if self._explains(one[::every], other[::every]):
                 self.network.ready.fill_(True)
                 return True
@@ -82,14 +82,14 @@ class ForegroundLearner:
             self.optimizer.load_state_dict(optimizer)
         return False
 
-    def _practice(
+    def _train(
         self,
         one: Frames,
         other: Frames,
         cameras: Sequence[StoredFrames],
         rng: np.random.Generator,
     ) -> None:
-        """Take the steps of a lesson on pairs of frames."""
+        """Take the optimizer steps of a round on pairs of frames."""
         first = not self.ready
         steps, rate = (FIRST_STEPS, _FIRST_RATE) if first else (STEPS, _RATE)
         for step in range(steps):
@@ -142,10 +142,10 @@ class ForegroundLearner:
         picture = torch.where(robot[..., None], a.float(), behind)
         return loss + pasted_loss(self.network(picture), robot, rim(robot) & different)
 
-    def only(self, frame: Frames) -> Frames:
+    def masked(self, frame: Frames) -> Frames:
         """Return a frame uint8 [H, W, 3] with gray where there is no robot."""
         if not self.ready:
             return frame
         batch = torch.from_numpy(np.array(frame))[None].to(self._device)
-        seen: Frames = self.network.only(batch)[0].cpu().numpy()
+        seen: Frames = self.network.masked(batch)[0].cpu().numpy()
         return seen

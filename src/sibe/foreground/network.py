@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 GRAY = 128
 """What stands where there is no robot."""
-_LEAK = 0.1  # at the rate of the first lesson, units that can die do
+_LEAK = 0.1  # at the learning rate of the first round, plain ReLUs die
 _FIRST_PROBABILITY = 0.05  # a robot covers a few percent of the pixels
 _RECENT = 64  # frames whose masked version is kept: the stacks of all environments of an evaluation
 
@@ -50,7 +50,7 @@ class Foreground(nn.Module):
         return odds[:, 0]
 
     @torch.no_grad()
-    def only(self, frames: Tensor) -> Tensor:
+    def masked(self, frames: Tensor) -> Tensor:
         """Return frames uint8 ``[N, H, W, 3]`` with gray where there is no robot.
 
         Until the network has learned from anything (``ready``), frames stay as they are.
@@ -62,10 +62,10 @@ class Foreground(nn.Module):
         if weights != self._recent_weights:
             self._recent.clear()
             self._recent_weights = weights
-        return torch.cat([self._only_one(frame) for frame in frames.split(1)])
+        return torch.cat([self._masked_frame(frame) for frame in frames.split(1)])
 
-    def _only_one(self, frame: Tensor) -> Tensor:
-        """Return ``only`` of one frame ``[1, H, W, 3]``.
+    def _masked_frame(self, frame: Tensor) -> Tensor:
+        """Return ``masked`` of one frame ``[1, H, W, 3]``.
 
         One by one, so that a frame looks the same to the last bit whatever else is in its batch.
         Each is asked for several times: it is in the stack of several states, and is stored.
@@ -81,9 +81,9 @@ class Foreground(nn.Module):
             self._recent.move_to_end(key)
         return seen
 
-    def only_states(self, states: Tensor) -> Tensor:
-        """Return states uint8 ``[N, H, W, 3·stack]`` with each of their frames as ``only``."""
+    def masked_states(self, states: Tensor) -> Tensor:
+        """Return states uint8 ``[N, H, W, 3·stack]`` with each of their frames as ``masked``."""
         frames = states.unflatten(-1, (-1, 3)).movedim(-2, 1)
-        seen = self.only(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
+        seen = self.masked(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
         whole: Tensor = seen.movedim(1, -2).flatten(-2)
         return whole

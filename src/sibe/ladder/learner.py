@@ -23,7 +23,7 @@ from sibe.replay.replay import Replay
 from sibe.replay.sampling import Sampling
 from sibe.training.collector import Collector, ReplayWriter
 from sibe.training.evaluation import evaluate
-from sibe.training.foreground import take_due_lesson
+from sibe.training.foreground import train_foreground_if_due
 from sibe.training.seeding import numpy_stream
 
 
@@ -100,7 +100,7 @@ class Learner:
 
     def _update(self) -> None:
         if isinstance(self.replay, Replay):
-            take_due_lesson(self.agent, self.replay, self._env_step)
+            train_foreground_if_due(self.agent, self.replay, self._env_step)
         metrics = self.agent.update(self.replay.minibatch(self._sampling, self._sample_rng))
         losses = torch.stack([metrics[name] for name in self.agent.must_be_finite])
         if not bool(torch.isfinite(losses).all()):

@@ -198,7 +198,7 @@ class _Climber:
             agent = self._agent(config, _action_dim(env))
             if encoder is not None:
                 replace_encoder(agent, encoder)
-            look = None if agent.foreground is None else agent.foreground.only
+            look = None if agent.foreground is None else agent.foreground.masked
             replay, say = build_replay(config, env, look), self._teller(rung)
             frames = config.env.stack
             Learner(config, agent, env, eval_envs, replay, stack=frames, say=say).learn()

@@ -36,7 +36,7 @@ def build_parts(config: RunConfig, device: torch.device, own: OwnEnvs | None = N
     generator = torch_stream(config.seed, "agent")
     size = state_size(env.observation_space)
     agent = build_agent(config, actions[0], generator, device, size)
-    look = None if agent.foreground is None else agent.foreground.only
+    look = None if agent.foreground is None else agent.foreground.masked
     return Parts(env, agent, build_replay(config, env, look))
 
 

@@ -35,7 +35,7 @@ from sibe.training.checkpoints import Checkpoints
 from sibe.training.collector import Collector, FinishedEpisode, NonFiniteAction
 from sibe.training.evaluation import frame_rate
 from sibe.training.evaluators import Evaluator
-from sibe.training.foreground import take_due_lesson
+from sibe.training.foreground import train_foreground_if_due
 from sibe.training.garbage import only_new_garbage
 from sibe.training.mean_metrics import MeanMetrics
 from sibe.training.recorder import Recorder
@@ -193,7 +193,7 @@ class Trainer:
         return self.sampling.updates if since >= 0 and since % self.sampling.every == 0 else 0
 
     def _update(self) -> Metrics:
-        if (news := take_due_lesson(self.agent, self.replay, self.env_step)) is not None:
+        if (news := train_foreground_if_due(self.agent, self.replay, self.env_step)) is not None:
             self.recorder.say(news)
         chunk = self.replay.minibatch(self.sampling, self.sample_rng)
         metrics = self.agent.update(chunk)

@@ -323,7 +323,7 @@ class SAC:
 
     def _without_background(self, states: Observation) -> Observation:
         assert self.foreground is not None
-        only = self.foreground.network.only_states
+        only = self.foreground.network.masked_states
         if not isinstance(states, dict):
             return only(states)
         seen = {name: only(states[name]) for name in self.sensors.views}

@@ -41,8 +41,8 @@ def _cpu(config: RunConfig, of_method: Mapping[str, Any]) -> RunConfig:
     Frames are encoded one by one and combined late, which finds velocities in a fraction of the
     updates; TD targets sum three rewards; SAC learns from every transition of a chunk, actor and
     targets move at every update. With rewards scaled down, the losses of critic and method weigh
-    about the same in their plain sum. Before a video, where no encoder of this size finds the robot
-    by itself, it is told from what comes back. docs/reproduction.md says how each was found.
+    about the same in their plain sum. In front of a video, where no encoder of this size finds the
+    robot by itself, the background is masked. docs/reproduction.md says how each was found.
     """
     return replace(
         config,
