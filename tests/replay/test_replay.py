@@ -497,6 +497,26 @@ def test_single_frames_are_those_of_the_stacked_states(stack: int, length: int) 
     assert chunk.online(1, 2).shape[0] == chunk.target(1, 2).shape[0] == stack
 
 
+def test_only_the_wanted_frames_are_sampled_and_they_are_the_same() -> None:
+    replay = Replay(30, SHAPE, ACTIONS, stack=3, pad=1)
+    play(replay, script([9, 12], [False, True]))
+    whole, part = (
+        replay.sample(20, 4, np.random.default_rng(4), frames_per_state=3, **wanted)
+        for wanted in ({}, {"online": 2, "target": 1})
+    )
+    assert part.obs_target is not None
+    assert (len(part.obs), len(part.obs_target), len(whole.obs)) == (4, 6, 7)
+    for t in range(2):
+        assert torch.equal(part.online(t, t + 1), whole.online(t, t + 1))
+    for t in range(1, 5):
+        assert torch.equal(part.target(t, 5), whole.target(t, 5))
+    assert torch.equal(part.to(torch.device("cpu")).target(1, 5), whole.target(1, 5))
+    with pytest.raises(ValueError, match="without these states"):
+        part.online(0, 3)
+    with pytest.raises(ValueError, match="without these states"):
+        part.target(0, 2)
+
+
 def test_single_frames_of_a_chunk_share_a_shift_and_the_target_has_its_own() -> None:
     replay = Replay(40, (16, 16, 1), ACTIONS, stack=3, pad=4)
     frame = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)  # a pixel tells its place

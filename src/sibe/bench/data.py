@@ -30,7 +30,9 @@ def sampled_bytes(config: RunConfig) -> int:
     if drawn.frames_per_state == 1:
         frames = (drawn.length + 1) * env.stack
     else:  # one set for each encoder
-        frames = 2 * (drawn.length + drawn.frames_per_state)
+        online = drawn.online or drawn.length + 1
+        states = online + drawn.length + 1 - drawn.target
+        frames = states + 2 * (drawn.frames_per_state - 1)
     return 2 * frames * drawn.batch * env.size**2 * 3
 
 

@@ -20,26 +20,30 @@ class Chunk(NamedTuple):
     float32 [L+1, B, S].
     """
 
-    # uint8 [L+1, B, H, W, C*stack], or single frames [L+frames_per_state, B, H, W, C]
+    # uint8 [L+1, B, H, W, C*stack], or single frames [≤ L+frames_per_state, B, H, W, C]
     obs: Observation
     action: Tensor  # float32 [L, B, A]
     reward: Tensor  # float32 [L, B]
     discount: Tensor  # float32 [L, B], 0 only at a true termination; a time limit is 1
     obs_target: Observation | None = None  # obs with another random shift, for the target encoder
     frames_per_state: int = 1  # along the first axis of obs
+    first_target: int = 0  # state that the pictures of obs_target begin with
 
     def online(self, first: int, end: int) -> Observation:
         """Return the images of states ``first … end - 1`` for the online encoder."""
-        return each(lambda part: self._cut(part, first, end), self.obs)
+        return each(lambda part: self._cut(part, first, end, 0), self.obs)
 
     def target(self, first: int, end: int) -> Observation:
         """Return the images of states ``first … end - 1`` for the target encoder."""
         images = self.obs if self.obs_target is None else self.obs_target
-        return each(lambda part: self._cut(part, first, end), images)
+        return each(lambda part: self._cut(part, first, end, self.first_target), images)
 
-    def _cut(self, part: Tensor, first: int, end: int) -> Tensor:
-        pictures = part.dtype == torch.uint8
-        return part[first : end + self.frames_per_state - 1 if pictures else end]
+    def _cut(self, part: Tensor, first: int, end: int, begins: int) -> Tensor:
+        if part.dtype == torch.uint8:  # pictures, which begin with state ``begins``
+            first, end = first - begins, end - begins + self.frames_per_state - 1
+        if not 0 <= first <= end <= len(part):
+            raise ValueError("the chunk was sampled without these states")
+        return part[first:end]
 
     def to(self, device: torch.device) -> Chunk:
         """Return the chunk on ``device``; a GPU fetches it from pinned memory as it goes on."""
@@ -48,7 +52,9 @@ class Chunk(NamedTuple):
         target = self.obs_target
         if target is not None:
             target = each(lambda part: _move(part, device), target)
-        return Chunk(obs, action, reward, discount, target, self.frames_per_state)
+        return self._replace(
+            obs=obs, action=action, reward=reward, discount=discount, obs_target=target
+        )
 
 
 def _move(part: Tensor, device: torch.device) -> Tensor:

@@ -151,6 +151,8 @@ class Replay:
         *,
         frames_per_state: int = 1,
         group: int = 1,
+        online: int = 0,
+        target: int = 0,
     ) -> Chunk:
         """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
 
@@ -159,8 +161,10 @@ class Replay:
 
         The running episode takes part. Stacked (``frames_per_state`` 1), each of the ``length + 1``
         states of each chunk gets a shift of its own. As single frames, those of a chunk share one,
-        because its states share frames, and the images for the target encoder get another. The
-        tensors are the caller's: later calls do not touch them.
+        because its states share frames, and the images for the target encoder get another; only
+        the first ``online`` states (0: all) are there for the online encoder, and those from
+        ``target`` on for the target encoder. The tensors are the caller's: later calls do not
+        touch them.
         """
         if frames_per_state not in (1, self._ring.stack):
             raise ValueError(f"a state has {self._ring.stack} frames, not {frames_per_state}")
@@ -177,20 +181,29 @@ class Replay:
             return Chunk(self._observation(images, vectors), action, reward, discount)
         # The oldest frames of the first state, then the newest of each.
         frames = np.concatenate((seen[0, :, :-1].T, seen[..., -1]))[..., None]
-        shape = (*frames.shape[:2], 2)
-        online, target = (
-            self._observation(
-                self._images(frames, np.broadcast_to(self._shifts(start.shape, rng), shape)),
-                vectors,
-            )
-            for _ in range(2)
-        )
-        return Chunk(online, action, reward, discount, target, frames_per_state)
+        parts = frames[: online + frames_per_state - 1 if online else None], frames[target:]
+        seen_online, seen_target = (self._shifted(part, vectors, rng) for part in parts)
+        return Chunk(seen_online, action, reward, discount, seen_target, frames_per_state, target)
 
     def minibatch(self, wanted: Sampling, rng: np.random.Generator) -> Chunk:
         """Draw what an agent asks for."""
-        frames, group = wanted.frames_per_state, wanted.group
-        return self.sample(wanted.batch, wanted.length, rng, frames_per_state=frames, group=group)
+        return self.sample(
+            wanted.batch,
+            wanted.length,
+            rng,
+            frames_per_state=wanted.frames_per_state,
+            group=wanted.group,
+            online=wanted.online,
+            target=wanted.target,
+        )
+
+    def _shifted(
+        self, frames: Index, vectors: dict[str, Tensor], rng: np.random.Generator
+    ) -> Observation:
+        """Return single ``frames [T, B, 1]`` with one shift for each of the B chunks."""
+        shifts = self._shifts(frames.shape[1:2], rng)
+        images = self._images(frames, np.broadcast_to(shifts, (*frames.shape[:2], 2)))
+        return self._observation(images, vectors)
 
     def _draw(
         self, batch: int, length: int, group: int, rng: np.random.Generator

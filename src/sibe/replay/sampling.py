@@ -22,3 +22,7 @@ class Sampling(NamedTuple):
     """sequences that look alike follow one another in groups of so many; 1 for any"""
     updates: int = 1
     """updates in a row whenever there is one, each with a minibatch of its own"""
+    online: int = 0
+    """states that the online encoder sees, from the first on, as single frames; 0 for all"""
+    target: int = 0
+    """first state that the target encoder sees, as single frames"""

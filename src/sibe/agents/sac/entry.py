@@ -89,7 +89,20 @@ def sampling(config: RunConfig) -> Sampling:
     late = config.encoder.fusion == "late" and config.env.seen.pixels
     frames = config.env.stack if late else 1
     batch, length = sac.batch * sac.method_batch, sac.chunk + sac.n_step - 1
-    return Sampling(batch, length, sac.shift, 1, frames, sac.group, sac.replay_ratio)
+    # The policy's input in the TD target comes from the online encoder if SAC learns from the first
+    # transitions alone.
+    ahead = sac.transitions == "first" and sac.n_step >= sac.chunk
+    return Sampling(
+        batch,
+        length,
+        sac.shift,
+        1,
+        frames,
+        sac.group,
+        sac.replay_ratio,
+        online=sac.n_step + 1 if ahead else sac.chunk,
+        target=1,
+    )
 
 
 def checkpoint_bytes(config: RunConfig) -> int:
