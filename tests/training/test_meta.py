@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sibe.kernels import half_convolutions
 from sibe.training import meta as meta_module
 from sibe.training.meta import collect_meta, git_revision
 
@@ -37,6 +38,14 @@ def test_meta_tells_versions_and_machine_but_no_paths(monkeypatch: pytest.Monkey
         assert secret not in text
     monkeypatch.setattr(meta_module, "_PACKAGES", ("no-such-package",))
     assert collect_meta()["versions"]["no-such-package"] is None
+
+
+def test_bfloat16_kernels_are_named_where_a_run_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_convolutions, "available", lambda: True)
+    plain, half = (set(collect_meta(autocast=on)["kernels"]) for on in (False, True))
+    assert half - plain == {"half_convolutions"} and not plain - half
+    monkeypatch.setattr(half_convolutions, "available", lambda: False)
+    assert set(collect_meta(autocast=True)["kernels"]) == plain
 
 
 def git(folder: Path, *args: str) -> str:

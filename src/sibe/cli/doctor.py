@@ -85,8 +85,12 @@ def check_kernels() -> str:
     found = library.find()
     if found.library is None:
         return f"none, so learning on the CPU takes longer ({' '.join(found.reason.split())})"
-    use = "convolutions and sampling" if in_use() else "sampling"
-    return f"{found.reason}, for {use}"
+    names = in_use(autocast=True)
+    use = "convolutions and sampling" if names else "sampling"
+    half = (
+        "; convolutions in bfloat16 with --encoder.autocast" if "half_convolutions" in names else ""
+    )
+    return f"{found.reason}, for {use}{half}"
 
 
 def check_memory(preset: str) -> str:

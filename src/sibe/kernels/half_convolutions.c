@@ -114,18 +114,19 @@ INLINE void convolve_rows(int lines, int64_t step, int64_t row, const half *x, c
         }
 }
 
-/* As in frame_convolutions.c; here constants are for the distances of the `cpu` preset. */
+/* Two rows at a time for the usual distances between two pixels, which then are constants. */
 static void convolve_image(const half *x, const half *weight, const float *bias, half *y,
                            float *whole, const Layer *s) {
-    int64_t row = 0, step = s->stride * s->channels;
-    for (; row + LINES <= s->out_height; row += LINES)
-        if (step == 6)
-            convolve_rows(LINES, 6, row, x, weight, bias, y, whole, s);
-        else if (step == 32)
-            convolve_rows(LINES, 32, row, x, weight, bias, y, whole, s);
-        else
-            convolve_rows(LINES, step, row, x, weight, bias, y, whole, s);
-    if (row < s->out_height) convolve_rows(1, step, row, x, weight, bias, y, whole, s);
+    int64_t row = 0, step = s->stride * s->channels, pairs_of_rows = s->out_height / LINES * LINES;
+#define TWO_ROWS(step) convolve_rows(LINES, step, row, x, weight, bias, y, whole, s)
+    if (step == 6)
+        for (; row < pairs_of_rows; row += LINES) TWO_ROWS(6);
+    else if (step == 16)
+        for (; row < pairs_of_rows; row += LINES) TWO_ROWS(16);
+    else if (step == 32)
+        for (; row < pairs_of_rows; row += LINES) TWO_ROWS(32);
+#undef TWO_ROWS
+    for (; row < s->out_height; row++) convolve_rows(1, step, row, x, weight, bias, y, whole, s);
 }
 
 /* What of the gradient g of a pixel passes the ReLU, whose output is y. */
@@ -251,12 +252,10 @@ INLINE void add_rows_to_input(int lines, int64_t filters, int64_t row, const hal
 static void input_gradient(const half *g, const half *weight, float *gx, const Layer *s) {
     int64_t row = 0;
     memset(gx, 0, in_size(s) * sizeof(float));
-    for (; row + LINES <= s->out_height; row += LINES)
-        if (s->filters == BLOCK)
+    if (s->filters == BLOCK)
+        for (; row + LINES <= s->out_height; row += LINES)
             add_rows_to_input(LINES, BLOCK, row, g, weight, gx, s);
-        else
-            add_rows_to_input(LINES, s->filters, row, g, weight, gx, s);
-    if (row < s->out_height) add_rows_to_input(1, s->filters, row, g, weight, gx, s);
+    for (; row < s->out_height; row++) add_rows_to_input(1, s->filters, row, g, weight, gx, s);
 }
 
 /* As sibe_convolve_frames; what goes from layer to layer is rounded to halves. weights

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -156,10 +157,14 @@ def _fingerprint(compiler: list[str], threads: Path) -> str:
 
 def _compile(compiler: list[str], threads: Path, folder: Path) -> Path:
     """Compile in ``folder`` and return the library."""
-    made, objects = folder / "kernels.so", []
-    for source in _SOURCES:
-        objects.append(str(folder / f"{source.stem}.o"))
-        _run(*compiler, *_FLAGS, "-c", str(source), "-o", objects[-1])
+    made = folder / "kernels.so"
+    objects = [str(folder / f"{source.stem}.o") for source in _SOURCES]
+    with ThreadPoolExecutor() as pool:
+        for done in [
+            pool.submit(_run, *compiler, *_FLAGS, "-c", str(source), "-o", to)
+            for source, to in zip(_SOURCES, objects, strict=True)
+        ]:
+            done.result()
     # Without -fopenmp, which would bring the system's library in.
     _run(*compiler, "-shared", *objects, str(threads), "-o", str(made))
     return made

@@ -19,8 +19,8 @@ from sibe.kernels.use import in_use
 _PACKAGES = ("sibe", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
 
 
-def collect_meta() -> dict[str, Any]:
-    """Return the contents of meta.json."""
+def collect_meta(*, autocast: bool = False) -> dict[str, Any]:
+    """Return the contents of meta.json of a run, with or without ``--encoder.autocast``."""
     cuda = torch.cuda.is_available()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -32,7 +32,7 @@ def collect_meta() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
-        "kernels": in_use(),  # sums in another order than PyTorch's
+        "kernels": in_use(autocast=autocast),  # sums in another order than PyTorch's
         "device": f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu",
         "MUJOCO_GL": os.environ.get("MUJOCO_GL"),
     }

@@ -173,7 +173,9 @@ def _prepare(config: RunConfig) -> dict[str, Any]:
     compute_with(config.threads)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it CUDA's sums may differ
     plugin = plugin_origin(config.method)
-    return collect_meta() | ({} if plugin is None else {"plugin": plugin})
+    return collect_meta(autocast=config.encoder.autocast) | (
+        {} if plugin is None else {"plugin": plugin}
+    )
 
 
 def _build(
