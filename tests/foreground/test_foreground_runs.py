@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from run_records import flat, without_wall_clock
 
 import sibe
@@ -25,10 +28,11 @@ from sibe.policy.export import export
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.build import build_parts, build_replay
-from sibe.training.environment import make_training_env
+from sibe.training.environment import make_configured_env, make_training_env
 from sibe.training.evaluation import make_eval_envs
 from sibe.training.seeding import torch_stream
 from sibe.training.trainer import Trainer
+from sibe.watch import episode
 
 
 class Stopped(Exception):
@@ -124,6 +128,30 @@ def test_an_export_looks_through_it_too(whole: Path, tmp_path: Path) -> None:
     assert agent.foreground is not None and agent.foreground.ready
     states = np.random.default_rng(0).integers(0, 256, (2, 48, 48, 9)).astype(np.uint8)
     assert torch.equal(run_agent.embed(states)["c"], agent.embed(states)["c"])
+
+
+def test_an_evaluation_process_sees_the_same(whole: Path, tmp_path: Path) -> None:
+    config = short()
+    config = replace(config, schedule=replace(config.schedule, eval_process=True))
+    sibe.train(config=config, out=tmp_path / "run")
+    rows = without_wall_clock(tmp_path / "run" / "eval_episodes.csv")
+    assert rows == without_wall_clock(whole / "eval_episodes.csv")
+
+
+def test_a_watched_policy_is_shown_with_what_it_sees(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episode, "LARGE", 48)
+    policy = sibe.load_policy(whole)
+    agent: Any = policy.agent
+    played = episode.play(policy, "video", 3, lambda _: None)
+    env = make_configured_env(policy.config.env, split="eval")
+    obs, _ = env.reset(seed=3)
+    env.close()
+    png = base64.b64decode(played.seen[0].split(",")[1])
+    seen, frame = np.array(Image.open(io.BytesIO(png))), obs[..., -3:]
+    assert np.array_equal(seen, agent.foreground.masked(frame))
+    assert not np.array_equal(seen, frame)
 
 
 def test_it_says_when_it_begins_and_that_nothing_came_back(
