@@ -288,6 +288,10 @@ def test_bytes_are_those_of_a_real_replay() -> None:
 def test_bytes_of_a_minibatch() -> None:
     chunk = make_chunk(DEBUG)
     assert data.sampled_bytes(DEBUG) == 2 * chunk.obs.nbytes
+    late = replace(DEBUG, encoder=replace(DEBUG.encoder, fusion="late"))
+    chunk = our_replay(late, 250).minibatch(sampling(late), np.random.default_rng(0))
+    assert isinstance(chunk.obs_target, torch.Tensor)
+    assert data.sampled_bytes(late) == 2 * (chunk.obs.nbytes + chunk.obs_target.nbytes)
 
 
 # ---------------------------------------------------------------- time keeping

@@ -174,7 +174,7 @@ def test_sensors_that_a_suite_cannot_have_are_refused_before_it_starts(
 
 
 @pytest.mark.parametrize("suite", [name for name in SUITES if name.startswith("study-")])
-def test_the_study_sees_the_robot_alone_before_video_with_every_method(suite: str) -> None:
+def test_the_study_masks_the_background_of_video_with_every_method(suite: str) -> None:
     for run in SUITES[suite].runs():
         encoder = build_config(SUITES[suite], run, NOTHING).encoder
         chroma = suite == "study-sensors"  # made before there were foreground masks

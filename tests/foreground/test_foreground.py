@@ -263,7 +263,7 @@ def test_few_frames_are_remembered(learner: ForegroundLearner) -> None:
     network.load_state_dict(learner.network.state_dict())
     many = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 3), np.uint8)
     network.masked(torch.from_numpy(many))
-    assert len(network._recent) <= 64
+    assert len(network._recent) == 64
 
 
 def test_the_replay_shows_what_is_looked_at_and_keeps_what_was_there(
@@ -323,11 +323,11 @@ def test_a_round_that_taught_nothing_is_not_used(monkeypatch: pytest.MonkeyPatch
     frames = filled(None, episodes=4, length=40).stored_frames()
     learner = ForegroundLearner(torch.Generator().manual_seed(3), torch.device("cpu"))
     before = {name: value.clone() for name, value in learner.network.state_dict().items()}
-    practice, tries, spoiled = ForegroundLearner._train, 0, 3
+    train, tries, spoiled = ForegroundLearner._train, 0, 3
 
     def spoil(self: ForegroundLearner, *args: Any) -> None:
         nonlocal tries
-        practice(self, *args)
+        train(self, *args)
         tries += 1
         if tries <= spoiled:
             for parameter in self.network.parameters():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import io
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from run_records import flat, without_wall_clock
 
 import sibe
@@ -28,11 +25,10 @@ from sibe.policy.export import export
 from sibe.storage import checkpoint
 from sibe.training import run
 from sibe.training.build import build_parts, build_replay
-from sibe.training.environment import make_configured_env, make_training_env
+from sibe.training.environment import make_training_env
 from sibe.training.evaluation import make_eval_envs
 from sibe.training.seeding import torch_stream
 from sibe.training.trainer import Trainer
-from sibe.watch import episode
 
 
 class Stopped(Exception):
@@ -52,7 +48,7 @@ def early_short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def short(background: BackgroundName = "video") -> RunConfig:
-    """Three episodes of 40 agent steps before a loop that comes back in the second."""
+    """Three episodes of 40 agent steps in front of a loop that recurs in the second."""
     config = preset_config("debug", method="sibe")
     schedule = replace(
         config.schedule,
@@ -138,29 +134,16 @@ def test_an_evaluation_process_sees_the_same(whole: Path, tmp_path: Path) -> Non
     assert rows == without_wall_clock(whole / "eval_episodes.csv")
 
 
-def test_a_watched_policy_is_shown_with_what_it_sees(
-    whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(episode, "LARGE", 48)
-    policy = sibe.load_policy(whole)
-    agent: Any = policy.agent
-    played = episode.play(policy, "video", 3, lambda _: None)
-    env = make_configured_env(policy.config.env, split="eval")
-    obs, _ = env.reset(seed=3)
-    env.close()
-    png = base64.b64decode(played.seen[0].split(",")[1])
-    seen, frame = np.array(Image.open(io.BytesIO(png))), obs[..., -3:]
-    assert np.array_equal(seen, agent.foreground.masked(frame))
-    assert not np.array_equal(seen, frame)
-
-
-def test_it_says_when_it_begins_and_that_nothing_came_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_it_says_when_masking_begins_and_why_it_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sibe.train(config=short("noise"), out=tmp_path / "noise")
-    assert "no background has recurred" in capsys.readouterr().out
+    assert "no foreground mask yet (too few backgrounds recurred" in capsys.readouterr().out
     sibe.train(config=short(), out=tmp_path / "video")
     assert "the agent sees only the robot" in capsys.readouterr().out
+    monkeypatch.setattr(rounds.ForegroundLearner, "_explains", lambda *_: False)
+    sibe.train(config=short(), out=tmp_path / "refused")
+    assert "or training was not accepted): the agent sees whole" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,35 @@
-"""What a run says at its end."""
+"""What a run says at its start and at its end."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from sibe.catalogue.presets import preset_config
 from sibe.catalogue.run_config import to_json
+from sibe.kernels import half_convolutions
 from sibe.storage.run_directory import RunDirectory
-from sibe.training.messages import conclude
+from sibe.training.messages import announce, conclude
+from sibe.training.threads import Threads
+
+
+@pytest.mark.parametrize("available", [False, True])
+@pytest.mark.parametrize("fusion", ["early", "late"])
+def test_autocast_without_effect_is_mentioned(
+    fusion: Literal["early", "late"],
+    available: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(half_convolutions, "available", lambda: available)
+    config = preset_config("debug")
+    encoder = replace(config.encoder, autocast=True, fusion=fusion)
+    announce(replace(config, encoder=encoder, device="cpu"), Path("run"), Threads(1, "all cores"))
+    said = "--encoder.autocast has no effect" in capsys.readouterr().out
+    assert said == (fusion == "late" and not available)
 
 
 @pytest.mark.parametrize(

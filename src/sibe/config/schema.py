@@ -95,7 +95,7 @@ class EncoderConfig:
     chroma: bool = False
     """See color differences alone, R - B and G - (R + B) / 2: brightness is ignored."""
     foreground: bool = False
-    """Learn which pixels show the robot, and see them alone, if backgrounds come back."""
+    """Learn which pixels show the robot, if backgrounds recur, and mask the rest."""
     share_cameras: bool = False
     """With several cameras: one set of convolutions for all of them."""
     smooth: bool = False

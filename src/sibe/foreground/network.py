@@ -71,14 +71,12 @@ class Foreground(nn.Module):
         Each is asked for several times: it is in the stack of several states, and is stored.
         """
         key = frame.cpu().numpy().tobytes()
-        seen = self._recent.get(key)
+        seen = self._recent.pop(key, None)
         if seen is None or seen.shape != frame.shape:
             seen = torch.where((self(frame) > 0)[..., None], frame, GRAY)
-            self._recent[key] = seen
-            if len(self._recent) > _RECENT:
-                self._recent.popitem(last=False)
-        else:
-            self._recent.move_to_end(key)
+        self._recent[key] = seen  # as the newest
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
         return seen
 
     def masked_states(self, states: Tensor) -> Tensor:

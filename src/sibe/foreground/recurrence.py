@@ -1,6 +1,6 @@
 """Frames that have the same background: what differs between them is the robot.
 
-A background that comes back, be it a video that repeats or a room that stands still, is found by
+A background that recurs, be it a video that repeats or a room that stands still, is found by
 comparing a few pixels of all stored frames. A robot that covers a few percent of the image changes
 a few of them; another background, or the same video one frame later, changes far more.
 """
@@ -43,7 +43,7 @@ def recurring_pairs(
 
     Args:
         stored: what to draw from.
-        wanted: how many frames are drawn; those whose background never came back are left out.
+        wanted: how many frames are drawn; those whose background does not recur are left out.
         rng: draws them.
 
     Returns:

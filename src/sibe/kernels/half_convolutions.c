@@ -45,7 +45,7 @@ INLINE vector active(vector values) {
 
 INLINE int64_t half_of(int64_t number) { return (number + 1) / 2; }
 
-/* Bytes are exact. The last vector may reach beyond `length`, by less than BLOCK. */
+/* Bytes are exact. After the last come BLOCK zeros: a pair may reach one beyond. */
 INLINE void to_halves(const uint8_t *from, int64_t length, half *to) {
     int64_t i = 0;
     for (; i + BLOCK <= length; i += BLOCK) {
@@ -260,8 +260,8 @@ static void input_gradient(const half *g, const half *weight, float *gx, const L
 
 /* As sibe_convolve_frames; what goes from layer to layer is rounded to halves. weights
  * [3, pairs, filters, 2]; outputs: of all layers but the last, which goes to `last_outputs` in floats;
- * maps: those of the last but one in floats. Any of them may be NULL. scratch: of each thread, one
- * input and all outputs of an image, in floats. */
+ * maps: those of the last but one in floats. Any of the outputs may be NULL. scratch: of each thread,
+ * one input and all outputs of an image, in floats. */
 void sibe_convolve_halves(const uint8_t *x, const half *const *weights, const float *const *biases,
                           half *const *outputs, float *maps, float *last_outputs, float *peaks,
                           float *scratch, int64_t scratch_size, const Layer *layers, int number,

@@ -87,7 +87,7 @@ def gradients(
     sizes = [size for layer in layers for size in (layer.weight_size, layer.filters)]
     sums = torch.zeros(torch.get_num_threads(), sum(sizes))  # each thread's own
     *outputs, last = encoded.outputs
-    transposed = [_by_filter_pairs(w) for w in weights[:-1]]
+    transposed = [None, *(_by_filter_pairs(w) for w in weights[1:-1])]  # of the pixels: not wanted
     pooled = weights[-1].to(torch.bfloat16).float()
     transposed.append(pooled.permute(0, 2, 3, 1).contiguous())  # [P, 3, 3, C]
     of_maps, of_peaks = of_maps.contiguous(), of_peaks.contiguous()

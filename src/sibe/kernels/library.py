@@ -150,7 +150,9 @@ def _fingerprint(compiler: list[str], threads: Path) -> str:
     """Name what the machine code depends on: a home folder may serve many kinds of machines."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     features = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
-    parts = (*compiler, str(threads), platform.machine(), *_FLAGS, *sorted(features))
+    program = Path(shutil.which(compiler[0]) or compiler[0]).resolve()
+    version = f"{program} {program.stat().st_mtime_ns}"  # another one may know the processor better
+    parts = (*compiler, version, str(threads), platform.machine(), *_FLAGS, *sorted(features))
     code = b"".join(path.read_bytes() for path in (*_HEADERS, *_SOURCES))
     return hashlib.sha256(code + "\n".join(parts).encode()).hexdigest()[:16]
 

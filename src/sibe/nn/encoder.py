@@ -93,7 +93,9 @@ class Encoder(nn.Module):
         maps = convolve_relu(images.permute(0, 3, 1, 2), weight, bias, self.first.stride[0])
         maps = self.rest(maps)
         # Flattened in the order it lies in memory; this only permutes the FC layer's inputs.
-        c: Tensor = self.norm(self.project(maps.permute(0, 2, 3, 1).flatten(1)))
+        flat = maps.permute(0, 2, 3, 1).flatten(1).to(self.project.weight.dtype)
+        with torch.autocast(pixels.device.type, enabled=False):  # convolutions alone
+            c: Tensor = self.norm(self.project(flat))
         return (c.tanh() if self.tanh else c).reshape(*leading, self.features)
 
     def single(self, states: Tensor) -> Tensor:

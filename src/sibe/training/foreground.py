@@ -6,7 +6,8 @@ from sibe.agents.protocol import Agent
 from sibe.replay.replay import Replay
 
 _WHOLE = (
-    "no background has recurred often enough for a foreground mask: the agent sees whole frames"
+    "no foreground mask yet (too few backgrounds recurred, or training was not accepted): "
+    "the agent sees whole frames"
 )
 
 

@@ -8,6 +8,7 @@ from sibe.catalogue.run_config import updates_per_run
 from sibe.config.schema import RunConfig
 from sibe.envs.own_env import is_own_name
 from sibe.envs.tasks import VIDEOS, is_gym_id
+from sibe.kernels import half_convolutions
 from sibe.logs.amounts import count, size
 from sibe.storage.checkpoint import list_steps
 from sibe.storage.run_directory import RunDirectory
@@ -25,6 +26,10 @@ def announce(config: RunConfig, path: Path, threads: Threads) -> None:
         f"{config.device} with {threads}; replay up to {size(replay_ram_bytes(config))}",
         flush=True,
     )
+    late = config.device == "cpu" and config.encoder.fusion == "late"
+    if config.encoder.autocast and late and not half_convolutions.available():
+        needs = "a processor with AVX512_BF16 and the compiled kernels (sibe doctor)"
+        print(f"note: --encoder.autocast has no effect here, it needs {needs}", flush=True)
     if note := busy_note():
         print(note, flush=True)
 

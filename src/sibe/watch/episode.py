@@ -49,7 +49,7 @@ class Episode:
     behind: list[str] = field(default_factory=list)
     """[T + 1] what was painted behind the robot; [] if nothing"""
     seen: list[str] = field(default_factory=list)
-    """[T + 1] the newest frame of what the policy saw, pixel for pixel, masked if it is"""
+    """[T + 1] the newest frame of what the policy saw, pixel for pixel"""
 
 
 def play(
@@ -87,15 +87,12 @@ def _play(
     policy: TrainedPolicy, env: Any, large: Any, seed: int, progress: Callable[[float], None]
 ) -> Episode:
     sim, shown = cast(DMCPixels, env.unwrapped), cast(DMCPixels, large.unwrapped)
-    agent = cast(SAC, policy.agent)
-    # With a foreground mask, the policy does not see what is rendered.
-    seen_as = (lambda frame: frame) if agent.foreground is None else agent.foreground.masked
     episode = Episode(sim.action_repeat * sim.dm_env.control_timestep())
     state, _ = env.reset(seed=seed)
     large.reset(seed=seed)
     policy.reset()
     states, actions = [state], []
-    _draw(episode, sim, shown, seen_as)
+    _draw(episode, sim, shown)
     done = False
     while not done:
         actions.append(policy.act(state))
@@ -107,8 +104,9 @@ def _play(
             large.step(actions[-1])
             if last < PICTURES - 1:
                 episode.robot.append(_robot(shown))
-        _draw(episode, sim, shown, seen_as)
+        _draw(episode, sim, shown)
         progress(min(1.0, len(actions) * sim.action_repeat / TIME_LIMIT))
+    agent = cast(SAC, policy.agent)
     episode.bonus.extend(episode_bonus(agent, states, actions, episode.reward))
     return episode
 
@@ -138,12 +136,10 @@ def episode_bonus(
     return bonus
 
 
-def _draw(
-    episode: Episode, sim: DMCPixels, shown: DMCPixels, seen_as: Callable[[Frame], Frame]
-) -> None:
-    """Append the present state; ``seen_as`` is what the policy sees of a frame."""
+def _draw(episode: Episode, sim: DMCPixels, shown: DMCPixels) -> None:
+    """Append the present state."""
     episode.robot.append(_robot(shown))
-    episode.seen.append(_url(seen_as(cast(Frame, sim.render())), "png"))
+    episode.seen.append(_url(cast(Frame, sim.render()), "png"))
     assert sim.view is not None
     if sim.view.picture is not None:
         # Full color resolution: noise is color.

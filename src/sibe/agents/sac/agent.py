@@ -151,8 +151,9 @@ class SAC:
 
     def _autocast(self) -> torch.autocast:
         """Return what puts convolutions in bfloat16, if asked for and if the device gains by it."""
-        gains = self.device.type != "cpu" or half_convolutions.available()
-        enabled = self.config.encoder.autocast and gains
+        enc = self.config.encoder
+        late = self.device.type == "cpu" and enc.fusion == "late"
+        enabled = enc.autocast and (not late or half_convolutions.available())
         return torch.autocast(self.device.type, torch.bfloat16, enabled)
 
     def _encode_ahead(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
@@ -323,10 +324,10 @@ class SAC:
 
     def _without_background(self, states: Observation) -> Observation:
         assert self.foreground is not None
-        only = self.foreground.network.masked_states
+        masked = self.foreground.network.masked_states
         if not isinstance(states, dict):
-            return only(states)
-        seen = {name: only(states[name]) for name in self.sensors.views}
+            return masked(states)
+        seen = {name: masked(states[name]) for name in self.sensors.views}
         return {**states, **seen}
 
     def metric_names(self) -> list[str]:
