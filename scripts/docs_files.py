@@ -16,7 +16,7 @@ HOME = "docs/index.md"
 PUBLISHED = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    "benchmarks/*.json",
+    "benchmarks/*.*",
     "docs/**/*.*",
     "examples/*.py",
     "results/*/*.*",
