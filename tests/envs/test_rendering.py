@@ -7,7 +7,11 @@ the rest is outline (or a string thinner than a pixel) and is free.
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -277,3 +281,19 @@ def test_only_strings_and_marks_thinner_than_a_pixel_become_boxes(task: str) -> 
         strings = [shape for kind, shape in small if kind == mujoco.mjtObj.mjOBJ_TENDON]
         assert len(strings) > 20
         assert set(strings) == {mujoco.mjtGeom.mjGEOM_BOX}
+
+
+def test_triton_is_imported_before_mesa_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two LLVMs in one process: with the wheels for GPUs the other order is a segfault."""
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "triton.py").write_text("import os; SEEN = os.environ.get('MUJOCO_GL')")
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    gl.select_backend()
+    assert sys.modules["triton"].SEEN is None
+    monkeypatch.delitem(sys.modules, "triton")
+    (tmp_path / "triton.py").write_text("raise ImportError('broken')")
+    importlib.invalidate_caches()
+    assert gl.select_backend() == os.environ["MUJOCO_GL"]

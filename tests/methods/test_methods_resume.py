@@ -127,9 +127,14 @@ def train_in_a_process(name: str, sensors: str, out: str) -> None:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_killed_with_several_sensors_it_ends_the_same(
-    name: str, uninterrupted: Callable[[str, str], Path], tmp_path: Path
+    name: str,
+    uninterrupted: Callable[[str, str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SIGKILL after a checkpoint, in the middle of whatever came next."""
+    # Set by a test that has drawn, it would make the server of the forks open EGL.
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sibe.training.build", "dm_control.suite"])  # once for all
     out = tmp_path / "killed"

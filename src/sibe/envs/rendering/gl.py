@@ -9,7 +9,9 @@ and freeing one of several EGL contexts by hand has been seen to break the other
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
+import importlib
 import importlib.metadata
 import logging
 import os
@@ -35,8 +37,19 @@ def _installed(backend: str) -> bool:
     return True
 
 
+def _import_before_mesa() -> None:
+    """Import triton if PyTorch brought it, as PyPI's wheels for GPUs do.
+
+    It has an LLVM of its own. PyTorch imports it with the first optimizer, and if Mesa, which draws
+    with another LLVM, has been loaded by then, the process ends in a segmentation fault.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton")
+
+
 def select_backend() -> str:
     """Choose and return the GL backend ("egl", "osmesa" or "glfw"); set ``MUJOCO_GL`` if unset."""
+    _import_before_mesa()
     # Mesa's software rasteriser: at these sizes its threads cost more than they bring, and they
     # would fight the learner for cores.
     os.environ.setdefault("LP_NUM_THREADS", "0")
