@@ -7,8 +7,8 @@ the rest is outline (or a string thinner than a pixel) and is free.
 
 from __future__ import annotations
 
-import importlib
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -283,17 +283,15 @@ def test_only_strings_and_marks_thinner_than_a_pixel_become_boxes(task: str) -> 
         assert set(strings) == {mujoco.mjtGeom.mjGEOM_BOX}
 
 
-def test_triton_is_imported_before_mesa_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("working", [True, False])
+def test_triton_is_imported_before_mesa_if_there_is_one(working: bool, tmp_path: Path) -> None:
     """Two LLVMs in one process: with the wheels for GPUs the other order is a segfault."""
-    monkeypatch.delitem(sys.modules, "triton", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "triton.py").write_text("import os; SEEN = os.environ.get('MUJOCO_GL')")
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
-    gl.select_backend()
-    assert sys.modules["triton"].SEEN is None
-    monkeypatch.delitem(sys.modules, "triton")
-    (tmp_path / "triton.py").write_text("raise ImportError('broken')")
-    importlib.invalidate_caches()
-    assert gl.select_backend() == os.environ["MUJOCO_GL"]
+    code = "import os; seen = os.environ.get('MUJOCO_GL')"
+    (tmp_path / "triton.py").write_text(code if working else "raise ImportError('broken')")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    env.pop("MUJOCO_GL", None)
+    show = "getattr(sys.modules.get('triton'), 'seen', 'absent')"
+    program = f"import sys; from sibe.envs.rendering import gl; gl.select_backend(); print({show})"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["None" if working else "absent"]
