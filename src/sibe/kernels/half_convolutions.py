@@ -1,7 +1,7 @@
 """The convolutions of the late-fusion encoder in bfloat16, by ``half_convolutions.c``.
 
-For processors that multiply and add two bfloat16 at once (AVX512_BF16): AMD's since Zen 4,
-Intel's since Cooper Lake. Weights and what goes from layer to layer are rounded to bfloat16, as
+For processors that multiply and add two bfloat16 at once (AVX512_BF16): AMD's since Zen 4, some of
+Intel's Xeons. Weights and what goes from layer to layer are rounded to bfloat16, as
 autocast does on a GPU; sums are float32, and so are the weights that the optimizer sees.
 """
 
