@@ -58,18 +58,17 @@ static void convolve_image(const float *x, const float *weight, const float *bia
 }
 
 /* What the gradients of `pixels` neighbors add to a block of channels under one tap of each. */
-INLINE void add_to_input(int pixels, const float *g, const float *weight, float *gx,
-                         const Layer *s) {
-    int64_t step = s->stride * s->channels;
+INLINE void add_to_input(int pixels, int64_t step, int64_t filters, const float *g,
+                         const float *weight, float *gx, const Layer *s) {
     vector sums[ROWS][VECTORS];
     load_sums(pixels, sums, gx, step);
-    for (int64_t f = 0; f < s->filters; f++)
-        add_products(pixels, sums, g + f, s->filters, weight + f * s->channels);
+    for (int64_t f = 0; f < filters; f++)
+        add_products(pixels, sums, g + f, filters, weight + f * s->channels);
     store_sums(pixels, sums, gx, step);
 }
 
-/* gx, the gradient of the input, given that of the sums, g; weight [3, 3, filters, channels]. */
-static void input_gradient(const float *g, const float *weight, float *gx, const Layer *s) {
+INLINE void input_gradient_by(int64_t step, int64_t filters, const float *g, const float *weight,
+                              float *gx, const Layer *s) {
     int64_t parts = (s->out_width + ROWS - 1) / ROWS, tap = s->filters * s->channels;
     memset(gx, 0, in_size(s) * sizeof(float));
     for (int64_t row = 0; row < s->out_height; row++)
@@ -83,11 +82,23 @@ static void input_gradient(const float *g, const float *weight, float *gx, const
                         int64_t y = row * s->stride + k, x = p * s->stride + j;
                         const float *w = weight + (k * KERNEL + j) * tap + c;
                         float *to = gx + (y * s->width + x) * s->channels + c;
-#define DO(n) add_to_input(n, from, w, to, s)
+#define DO(n) add_to_input(n, step, filters, from, w, to, s)
                         WITH_CONSTANT(pixels, DO)
 #undef DO
                     }
         }
+}
+
+/* gx, the gradient of the input, given that of the sums, g; weight [3, 3, filters, channels]. Usual
+ * sizes are constants, as above. */
+static void input_gradient(const float *g, const float *weight, float *gx, const Layer *s) {
+    int64_t step = s->stride * s->channels;
+    if (step == 32 && s->filters == 16)
+        input_gradient_by(32, 16, g, weight, gx, s);
+    else if (step == 16 && s->filters == 16)
+        input_gradient_by(16, 16, g, weight, gx, s);
+    else
+        input_gradient_by(step, s->filters, g, weight, gx, s);
 }
 
 /* All layers of all images; the last one is pooled. outputs: where each layer's go, NULL for
@@ -129,6 +140,9 @@ void sibe_frame_gradients(const uint8_t *x, const float *const *transposed,
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < images; i++) {
             const Layer *s = layers + number - 1;
+            /* The first layer's outputs are the most; those of the next image are not in the cache. */
+            int64_t first = out_size(layers), next = i + 1 < images ? i + 1 : i;
+            Ahead ahead = ahead_of(outputs[0] + next * first, first * sizeof(float));
             float *g = mine + in_size(layers), *bias = end - s->filters;
             float *weight = bias - weight_size(s);
             memcpy(g, g_maps + i * in_size(s), in_size(s) * sizeof(float));
@@ -144,7 +158,7 @@ void sibe_frame_gradients(const uint8_t *x, const float *const *transposed,
                 const float *from = layer ? outputs[layer - 1] + i * in_size(s) : mine;
                 for (int64_t j = 0; j < out_size(s); j += LANES)
                     store(g + j, where_active(load(g + j), load(y + j)));
-                add_weight_gradient(from, g, weight, bias, s);
+                add_weight_gradient(from, g, weight, bias, &ahead, s);
                 if (layer) input_gradient(g, transposed[layer], g + out_size(s), s);
                 g += out_size(s);
             }

@@ -308,6 +308,8 @@ void sibe_half_gradients(const uint8_t *x, const void *const *transposed, half *
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < images; i++) {
             const Layer *s = layers + number - 1;
+            int64_t first = out_size(layers), next = i + 1 < images ? i + 1 : i;
+            Ahead ahead = ahead_of(outputs[0] + next * first, first * sizeof(half));
             float *g = mine + in_size(layers), *bias = end - s->filters;
             float *weight = bias - weight_size(s);
             memcpy(g, g_maps + i * in_size(s), in_size(s) * sizeof(float));
@@ -322,7 +324,7 @@ void sibe_half_gradients(const uint8_t *x, const void *const *transposed, half *
                 if (!layer) {
                     for (int64_t j = 0; j < out_size(s); j += LANES) store(g + j, passed(g + j, y + j));
                     to_floats(x + i * in_size(s), in_size(s), mine);
-                    add_weight_gradient(mine, g, weight, bias, s);
+                    add_weight_gradient(mine, g, weight, bias, &ahead, s);
                     break;
                 }
                 half *by_pixel = halves_of + omp_get_thread_num() * halves_size;
