@@ -3,11 +3,12 @@
     git clone . OLD && cd OLD && git checkout cd6df3f && make setup
     .venv/bin/python benchmarks/compare_commits.py OLD --out pairs.json     # nothing else running
 
-``run``: seconds per agent step of a whole run with noise (evaluation, logs and checkpoints shared
-out), the older commit with its own preset and with today's image size and strides; this one also
-with ``--encoder.autocast``. ``paper``: seconds per update of the `paper` preset, two threads.
-``step``: seconds per environment step. ``two``: a run with two threads against two runs with one
-thread each, side by side.
+``run``: seconds per agent step of a whole run with noise and one thread (evaluation, logs and
+checkpoints shared out), the older commit with its own preset and with today's image size and
+strides; this one also with ``--encoder.autocast``. ``run2``: the same with two threads. ``update``:
+seconds per update of the `cpu` preset with one thread, in turns with matrix products. ``paper``:
+seconds per update of the `paper` preset, two threads. ``step``: seconds per environment step.
+``two``: a run with two threads against two runs with one thread each, side by side.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,32 @@ def paper_update(threads: int) -> float:
     return _median_time(lambda: agent.update(chunk), 6, 1)
 
 
+def cpu_update(threads: int) -> dict[str, float]:
+    """Return the seconds per update of the `cpu` preset, the median of 200, and the rate of
+    matrix products meanwhile, by which its arithmetic limit is measured.
+    """
+    import torch
+
+    from sibe.bench import workloads
+    from sibe.bench.learner import update_flops
+
+    compute_as_a_run_does(threads)
+    config = replace(workloads.bench_config("cpu", "sibe"), threads=threads, device="cpu")
+    update = workloads.our_update(config)
+    matrices = [torch.randn(n, n) for n in (512, 1024, 2048)]
+    gc.collect()
+    gc.freeze()
+    _median_time(update, 1, 20)
+    seconds, flops = [], 0.0
+    for _ in range(10):
+        seconds += [_median_time(update, 1, 1) for _ in range(20)]
+        for matrix in matrices:
+            took = min(_median_time(lambda m=matrix: m @ m, 1, 1) for _ in range(3))
+            flops = max(flops, 2 * len(matrix) ** 3 / took)
+    share = update_flops(config) / flops / statistics.median(seconds)
+    return {"seconds": statistics.median(seconds), "flops": flops, "share": share}
+
+
 def env_step(background: str) -> float:
     """Return the seconds per agent step of the environment alone, the median of five blocks."""
     import numpy as np
@@ -99,7 +127,7 @@ def _median_time(work: Any, blocks: int, times: int) -> float:
     return statistics.median(found)
 
 
-MEASURES = {"run": run_parts, "paper": paper_update, "step": env_step}
+MEASURES = {"run": run_parts, "update": cpu_update, "paper": paper_update, "step": env_step}
 
 
 def start(checkout: Path, threads: int, measure: str, *arguments: Any) -> subprocess.Popen[str]:
@@ -118,26 +146,45 @@ def result(process: subprocess.Popen[str]) -> Any:
     return json.loads(out.strip().splitlines()[-1])
 
 
-def rounds(old: Path, number: int, save: Any) -> None:
-    """Measure everything ``number`` times, in turns, and save after each."""
-    found: dict[str, list[Any]] = {"run": [], "paper": [], "step": [], "two": []}
-    for turn in range(number):
-        order = [(old, OLD), (old, OLD_84), (HERE, NEW), (HERE, NEW_HALF)][:: 1 - 2 * (turn % 2)]
-        found["run"].append({v: result(start(at, 1, "run", v, 1)) for at, v in order})
-        order = [(old, OLD), (HERE, NEW)][:: 1 - 2 * (turn % 2)]
-        found["paper"].append({v: result(start(at, 2, "paper", 2)) for at, v in order})
-        found["step"].append(
-            {
-                f"{v}, {background}": result(start(at, 1, "step", background))
-                for background in ("noise", "clean")
-                for at, v in order
-            }
-        )
-        alone = sum(result(start(HERE, 2, "run", NEW, 2)).values())
-        pair = [start(HERE, 1, "run", NEW, 1) for _ in range(2)]
-        beside = [sum(result(process).values()) for process in pair]
-        found["two"].append({"two threads": alone, "one thread each": beside})
-        save(found)
+def both(old: Path, turn: int, threads: int, measure: str, *arguments: Any) -> dict[str, Any]:
+    """Measure the older commit and this one, in an order that changes with each turn."""
+    order = [(old, OLD), (HERE, NEW)][:: 1 - 2 * (turn % 2)]
+    return {name: result(start(at, threads, measure, *arguments)) for at, name in order}
+
+
+def runs(old: Path, turn: int, threads: int) -> dict[str, Any]:
+    """Measure whole runs."""
+    order = [(old, OLD), (old, OLD_84), (HERE, NEW), (HERE, NEW_HALF)][:: 1 - 2 * (turn % 2)]
+    return {name: result(start(at, threads, "run", name, threads)) for at, name in order}
+
+
+def steps(old: Path, turn: int) -> dict[str, float]:
+    """Measure environment steps."""
+    found = {}
+    for background in ("noise", "clean"):
+        for name, seconds in both(old, turn, 1, "step", background).items():
+            found[f"{name}, {background}"] = seconds
+    return found
+
+
+def two_runs() -> dict[str, Any]:
+    """Measure a run with two threads, then two runs with one thread each."""
+    alone = sum(result(start(HERE, 2, "run", NEW, 2)).values())
+    pair = [start(HERE, 1, "run", NEW, 1) for _ in range(2)]
+    return {
+        "two threads": alone,
+        "one thread each": [sum(result(process).values()) for process in pair],
+    }
+
+
+SECTIONS: dict[str, Callable[[Path, int], Any]] = {
+    "run": lambda old, turn: runs(old, turn, 1),
+    "run2": lambda old, turn: runs(old, turn, 2),
+    "update": lambda old, turn: result(start(HERE, 1, "update", 1)),
+    "paper": lambda old, turn: both(old, turn, 2, "paper", 2),
+    "step": steps,
+    "two": lambda old, turn: two_runs(),
+}
 
 
 if __name__ == "__main__":
@@ -147,11 +194,12 @@ if __name__ == "__main__":
         sys.exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path, help="a checkout of the older commit, set up")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("pairs.json"))
     given = parser.parse_args()
-    rounds(
-        given.old.resolve(),
-        given.rounds,
-        lambda found: given.out.write_text(json.dumps(found, indent=1)),
-    )
+    found: dict[str, list[Any]] = {section: [] for section in given.only}
+    for turn in range(given.rounds):
+        for section in given.only:
+            found[section].append(SECTIONS[section](given.old.resolve(), turn))
+            given.out.write_text(json.dumps(found, indent=1))

@@ -165,7 +165,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "cpu-demo",
-            "SIBE against plain SAC, small enough for an evening on two cores",
+            "SIBE against plain SAC, about an hour and a half on two cores",
             *("cpu", ("cartpole_swingup",), ("clean", "noise"), _plain("sibe", "none"), (1, 2, 3)),
             threads=1,
         ),
