@@ -34,7 +34,13 @@ ENTRY_POINT_GROUP = "sibe.methods"
 # In the order in which tables and figures show them. Colors are Okabe and Ito's, then Tol's.
 ENTRIES: dict[str, Entry | AgentEntry] = {
     "sibe": Entry(SIBEConfig, SIBE, label="SIBE", color="#0072B2", cpu={"alpha": 0.001}),
-    "db": Entry(DBConfig, DB, label="DB", color="#E69F00"),
+    "db": Entry(
+        DBConfig,
+        DB,
+        label="DB",
+        color="#E69F00",
+        cpu={"prediction_weight": 1.0, "contrastive_weight": 1.0, "first_std": 0.5},
+    ),
     "proto": Entry(ProtoConfig, Proto, label="Proto-RL", color="#009E73"),
     "plan2explore": PLAN2EXPLORE,
     "rpc": Entry(RPCConfig, RPC, bonus_field="reward_cost", label="RPC", color="#CC79A7"),

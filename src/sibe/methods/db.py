@@ -9,7 +9,7 @@ transition needs beyond that prior is its information gain; the square root of i
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -44,9 +44,12 @@ class DBConfig:
     """Pay the square root of the information gain, as its paper is said to do, not the gain."""
     normalize: bool = True
     """Divide the bonus by its running standard deviation."""
-    train_encoder: bool = False
-    """Let the loss into the encoder too, which SAC shares with it; compression then tends to make
-    all states alike."""
+    train_encoder: Literal["nothing", "contrast", "everything"] = "contrast"
+    """What of the loss trains the encoder, which SAC shares: InfoNCE alone, nothing, or all of it
+    as in the original; in a shared encoder the KL term then makes all states alike."""
+    first_std: Positive = 1.4
+    """The first σ of the prediction. Above the spread of c a query drawn with it tells nothing, and
+    Z stays at the prior until σ has come down."""
     latent: Count = 128
     """Dimension of Z and of the contrastive projection."""
     hidden: Count = 256
@@ -63,6 +66,11 @@ def softplus_gaussian(mean: Tensor, raw: Tensor, floor: float) -> Gaussian:
     The floor is added: a σ cut off at it would get no more gradient and never leave it again.
     """
     return Gaussian(mean, (F.softplus(raw) + floor).log())
+
+
+def _raw_std(std: float, floor: float) -> float:
+    """Return what ``softplus_gaussian`` makes ``std`` of; of less than the floor, about it."""
+    return math.log(math.expm1(max(std - floor, 1e-4)))
 
 
 def log_likelihood(x: Tensor, prediction: Gaussian) -> Tensor:
@@ -113,7 +121,7 @@ class DB(Method):
         self.prediction = ResidualNetwork(latent, hidden, features, generator=generator)
         self.refinement = ResidualBlock(features)
         orthogonal_(self.refinement, generator)
-        self.raw_std = nn.Parameter(torch.ones(()))
+        self.raw_std = nn.Parameter(torch.tensor(_raw_std(config.first_std, PREDICTION_FLOOR)))
         # Projection and momentum projection, and the bilinear score of a pair.
         self.projection = nn.Sequential(
             nn.Linear(features, hidden),
@@ -140,14 +148,17 @@ class DB(Method):
     def terms(self, x: Latents, generator: torch.Generator | None = None) -> Terms:
         """Return the three bounds of every transition."""
         # Of a shared encoder the KL term asks to say nothing, and the target encoder follows: on
-        # cartpole c was nearly constant after 100 updates. So by default only the critic shapes it.
-        c = x.c if self.config.train_encoder else x.c.detach()
-        posterior = self.encode(c, x.action)
+        # cartpole c was nearly constant after 100 updates. InfoNCE alone holds states apart.
+        whole = self.config.train_encoder == "everything"
+        posterior = self.encode(x.c if whole else x.c.detach(), x.action)
         prediction = self.predict(posterior.sample(generator))
+        seen = prediction
+        if self.config.train_encoder == "contrast":
+            seen = self.predict(self.encode(x.c, x.action).sample(generator))
         c_next = x.c_next.detach()
         with torch.no_grad():
             key = self.target_projection(c_next.flatten(0, 1))
-        query = self.projection(prediction.sample(generator).flatten(0, 1))
+        query = self.projection(seen.sample(generator).flatten(0, 1))
         scores = self.bilinear(query, key)
         metrics = {
             "infonce_accuracy": accuracy(scores),
