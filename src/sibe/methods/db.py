@@ -39,7 +39,7 @@ class DBConfig:
     contrastive_weight: NonNegative = 0.01
     """α₃: weight of InfoNCE."""
     intrinsic: NonNegative = 0.1
-    """Scale of the bonus, whose running mean is at most 1 before it; 0 for none."""
+    """Scale of the bonus, which comes in units of its own running spread; 0 for none."""
     root: bool = True
     """Pay the square root of the information gain, as its paper is said to do, not the gain."""
     normalize: bool = True

@@ -24,7 +24,7 @@ class DisagreementConfig:
     """An ensemble of one-step models of c."""
 
     intrinsic: NonNegative = 0.1
-    """Scale of the bonus, which is in units of its own running standard deviation; 0 for none."""
+    """Scale of the bonus, which comes in units of its own running spread; 0 for none."""
     members: Annotated[int, Bounds(2)] = 5
     """How many models."""
     hidden: Count = 1024

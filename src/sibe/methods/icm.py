@@ -22,7 +22,7 @@ class ICMConfig:
     """Sizes of the two models and of the space between them."""
 
     intrinsic: NonNegative = 0.1
-    """Scale of the bonus, which is in units of its own running standard deviation; 0 for none."""
+    """Scale of the bonus, which comes in units of its own running spread; 0 for none."""
     latent: Count = 50
     """Dimension of the inverse model's features."""
     hidden: Count = 1024

@@ -22,7 +22,7 @@ class RNDConfig:
     """Sizes of the two networks."""
 
     intrinsic: NonNegative = 0.1
-    """Scale of the bonus, which is in units of its own running standard deviation; 0 for none."""
+    """Scale of the bonus, which comes in units of its own running spread; 0 for none."""
     latent: Count = 512
     """Dimension of the random network's output."""
     hidden: Count = 1024

@@ -59,7 +59,7 @@ class RunningMoments(nn.Module):
         """Take in errors ``x [...]`` (shape ``()``), then return x / std in the type of x.
 
         Where the mean is larger than the std it divides instead: errors that are all alike would
-        otherwise be divided by next to nothing. So the running mean comes out as 1 at most.
+        otherwise be divided by next to nothing. Errors that do not grow average 1 at most.
         """
         self.update(x)
         spread = self.std.maximum(self.mean.abs()).clamp_min(1e-8)
