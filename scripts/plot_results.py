@@ -37,10 +37,10 @@ def draw_returns(axis: Any, folder: Path, names: Sequence[str], title: str) -> N
         seeds = " | ".join(f"{value:.0f}" for value in last)
         seeds += "".join(f" (at {step})" for step in steps if step < FULL)
         print(f"| {folder.name} | {name} | {seeds} | {np.mean(last):.0f} | {minutes:.1f} |")
-        entry = find_agent(name.split("-")[0])
-        variant = name.removeprefix("sibe-")
-        label = f"{entry.label}, {variant}" if variant in _variants(names) else entry.label
-        color = f"C{number}" if "-" in name else entry.color or "#222222"
+        method, _, variant = name.partition("-")
+        entry = find_agent(method)
+        label = f"{entry.label}, {variant}" if variant else entry.label
+        color = f"C{number}" if variant else entry.color or "#222222"
         for run in runs if name in SEEDS_SHOWN else ():
             axis.plot(run["frame"], run["episode_reward"], color=color, lw=0.7, alpha=0.6)
         mean = np.mean([run["episode_reward"] for run in runs], axis=0)
@@ -51,19 +51,15 @@ def draw_returns(axis: Any, folder: Path, names: Sequence[str], title: str) -> N
     axis.legend(frameon=False, fontsize=8)
 
 
-def _variants(names: Sequence[str]) -> list[str]:
-    return [name.removeprefix("sibe-") for name in names if "-" in name]
-
-
 def panels(folder: Path) -> list[tuple[Path, list[str], str]]:
     """Return what is drawn: the methods of each setting, and its ablations beside SIBE."""
     found = []
     for setting in sorted(path for path in folder.iterdir() if path.is_dir()):
         names = sorted(path.name for path in setting.iterdir())
-        found.append((setting, [name for name in names if "-" not in name], setting.name))
-        if _variants(names):
-            ablations = ["sibe", *(name for name in names if "-" in name)]
-            found.append((setting, ablations, f"{setting.name}, ablations"))
+        ablations = [name for name in names if name.startswith("sibe-")]
+        found.append((setting, [name for name in names if name not in ablations], setting.name))
+        if ablations:
+            found.append((setting, ["sibe", *ablations], f"{setting.name}, ablations"))
     return found
 
 
