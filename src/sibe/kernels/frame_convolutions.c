@@ -24,10 +24,11 @@ INLINE void convolve(int pixels, int blocks, int64_t step, const float *x, const
 }
 
 INLINE void convolve_image_by(int64_t step, int blocks, const float *x, const float *weight,
-                              const float *bias, float *y, const Layer *s) {
+                              const float *bias, float *y, Ahead *ahead, const Layer *s) {
     int64_t parts = (s->out_width + ROWS - 1) / ROWS; /* of a row, of about equal size */
     for (int64_t f = 0; f < s->filters; f += blocks * BLOCK)
-        for (int64_t row = 0; row < s->out_height; row++)
+        for (int64_t row = 0; row < s->out_height; row++) {
+            fetch_some(ahead);
             for (int64_t part = 0; part < parts; part++) {
                 int64_t p = s->out_width * part / parts;
                 int64_t pixels = s->out_width * (part + 1) / parts - p;
@@ -37,24 +38,25 @@ INLINE void convolve_image_by(int64_t step, int blocks, const float *x, const fl
                 WITH_CONSTANT(pixels, DO)
 #undef DO
             }
+        }
 }
 
 /* y = ReLU(bias + weight * x), weight [3, 3, channels, filters]. The usual distances between two
  * pixels are constants: they then are part of the instructions. Where there are registers for it,
  * two blocks of filters share what is read of x. */
 static void convolve_image(const float *x, const float *weight, const float *bias, float *y,
-                           const Layer *s) {
+                           Ahead *ahead, const Layer *s) {
     int64_t step = s->stride * s->channels;
     if (step == 16 && s->filters % (MOST_BLOCKS * BLOCK) == 0)
-        convolve_image_by(16, MOST_BLOCKS, x, weight, bias, y, s);
+        convolve_image_by(16, MOST_BLOCKS, x, weight, bias, y, ahead, s);
     else if (step == 6)
-        convolve_image_by(6, 1, x, weight, bias, y, s);
+        convolve_image_by(6, 1, x, weight, bias, y, ahead, s);
     else if (step == 16)
-        convolve_image_by(16, 1, x, weight, bias, y, s);
+        convolve_image_by(16, 1, x, weight, bias, y, ahead, s);
     else if (step == 32)
-        convolve_image_by(32, 1, x, weight, bias, y, s);
+        convolve_image_by(32, 1, x, weight, bias, y, ahead, s);
     else
-        convolve_image_by(step, 1, x, weight, bias, y, s);
+        convolve_image_by(step, 1, x, weight, bias, y, ahead, s);
 }
 
 /* What the gradients of `pixels` neighbors add to a block of channels under one tap of each. */
@@ -113,10 +115,12 @@ void sibe_convolve_frames(const uint8_t *x, const float *const *weights, const f
         for (int64_t i = 0; i < images; i++) {
             const Layer *s = layers, *last = layers + number - 1;
             float *from = mine, *to = mine + in_size(s);
+            Ahead ahead = {.number = 0};
+            if (i + 1 < images) fetch_later(&ahead, x + (i + 1) * in_size(s), in_size(s));
             to_floats(x + i * in_size(s), in_size(s), mine);
             for (int layer = 0; layer < number; layer++, s++) {
                 float *y = outputs[layer] ? outputs[layer] + i * out_size(s) : to;
-                convolve_image(from, weights[layer], biases[layer], y, s);
+                convolve_image(from, weights[layer], biases[layer], y, &ahead, s);
                 from = y;
                 to += out_size(s);
             }
@@ -140,9 +144,14 @@ void sibe_frame_gradients(const uint8_t *x, const float *const *transposed,
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < images; i++) {
             const Layer *s = layers + number - 1;
-            /* The first layer's outputs are the most; those of the next image are not in the cache. */
-            int64_t first = out_size(layers), next = i + 1 < images ? i + 1 : i;
-            Ahead ahead = ahead_of(outputs[0] + next * first, first * sizeof(float));
+            Ahead ahead = {.number = 0};
+            if (i + 1 < images) {
+                for (int layer = number - 1; layer >= 0; layer--) {
+                    int64_t size = out_size(layers + layer);
+                    fetch_later(&ahead, outputs[layer] + (i + 1) * size, size * sizeof(float));
+                }
+                fetch_later(&ahead, x + (i + 1) * in_size(layers), in_size(layers));
+            }
             float *g = mine + in_size(layers), *bias = end - s->filters;
             float *weight = bias - weight_size(s);
             memcpy(g, g_maps + i * in_size(s), in_size(s) * sizeof(float));

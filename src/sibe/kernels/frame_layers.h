@@ -58,18 +58,25 @@ INLINE void add_products(int rows, vector sums[][VECTORS], const float *x, int64
         for (int v = 0; v < VECTORS; v++) sums[r][v] += x[r * step] * block[v];
 }
 
-/* What is read soon, and by then shall be in the cache: fetched a little at a time, between other work. */
+/* What the next image will read: fetched into the cache a few lines at a time, between other work. */
+#define FETCHED 8 /* pieces; of deeper networks the rest, which is small, is not fetched */
 typedef struct {
-    const char *next, *end;
+    const char *at[FETCHED], *end[FETCHED];
+    int now, number;
 } Ahead;
 
-INLINE Ahead ahead_of(const void *from, int64_t bytes) {
-    return (Ahead){from, (const char *)from + bytes};
+INLINE void fetch_later(Ahead *ahead, const void *from, int64_t bytes) {
+    if (ahead->number == FETCHED) return;
+    ahead->at[ahead->number] = from;
+    ahead->end[ahead->number++] = (const char *)from + bytes;
 }
 
 INLINE void fetch_some(Ahead *ahead) {
-    for (int line = 0; line < 6 && ahead->next < ahead->end; line++, ahead->next += 64)
-        __builtin_prefetch(ahead->next);
+    for (int line = 0; line < 6 && ahead->now < ahead->number; line++) {
+        __builtin_prefetch(ahead->at[ahead->now]);
+        ahead->at[ahead->now] += 64;
+        if (ahead->at[ahead->now] >= ahead->end[ahead->now]) ahead->now++;
+    }
 }
 
 /* What an image adds to `rows` neighbors in one row of the kernel, for a block of filters. */

@@ -308,8 +308,10 @@ void sibe_half_gradients(const uint8_t *x, const void *const *transposed, half *
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < images; i++) {
             const Layer *s = layers + number - 1;
-            int64_t first = out_size(layers), next = i + 1 < images ? i + 1 : i;
-            Ahead ahead = ahead_of(outputs[0] + next * first, first * sizeof(half));
+            int64_t first = out_size(layers);
+            Ahead ahead = {.number = 0};
+            if (i + 1 < images)
+                fetch_later(&ahead, outputs[0] + (i + 1) * first, first * sizeof(half));
             float *g = mine + in_size(layers), *bias = end - s->filters;
             float *weight = bias - weight_size(s);
             memcpy(g, g_maps + i * in_size(s), in_size(s) * sizeof(float));
