@@ -9,7 +9,7 @@ STORM ?= full
 SEED ?= 1
 CASE ?= *
 
-.PHONY: help setup test test-ray test-browser test-clients test-readme test-storm test-power test-fuzz check docs train bench clean
+.PHONY: help setup test test-ray test-browser test-clients test-readme test-storm test-starts test-power test-fuzz check docs train bench clean
 
 help:
 	@echo "make train   run the main job       make test          run the tests"
@@ -18,6 +18,7 @@ help:
 	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
 	@echo "                                    make test-readme   the README's commands"
 	@echo "                                    make test-storm    kills, damage, hostile files"
+	@echo "                                    make test-starts   short runs under a checking allocator"
 	@echo "                                    make test-power    a power cut at every instant of a run"
 	@echo "                                    make test-fuzz     random files for every reader"
 
@@ -53,6 +54,11 @@ test-readme: setup
 test-storm: setup
 	$(if $(filter *,$(CASE)),OMP_NUM_THREADS=1 $(BIN)/pytest tests/storm/check_promises.py)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m storm --seed $(SEED) --case '$(CASE)' $(if $(filter short,$(STORM)),--short)
+
+# Apart from `test`, as each start takes some seconds.
+STARTS ?= 1000
+test-starts: setup
+	PYTHONPATH=tests $(BIN)/python -m storm.starts --starts $(STARTS)
 
 # Apart from `test`: what it installs is old.
 test-clients: setup
