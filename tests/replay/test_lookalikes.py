@@ -11,8 +11,9 @@ from sibe.catalogue.run_config import sampling
 from sibe.config.schema import RunConfig, SACConfig
 from sibe.errors import UserError
 from sibe.replay.episodes import Episode
-from sibe.replay.lookalikes import Drawn, Thumbnails, grouped
+from sibe.replay.lookalikes import Thumbnails, grouped
 from sibe.replay.replay import Replay
+from sibe.replay.ring import Drawn
 
 SHAPE = (12, 18, 3)
 
@@ -41,10 +42,11 @@ def test_a_thumbnail_is_the_mean_of_each_cell() -> None:
 def test_groups_against_brute_force() -> None:
     rng = np.random.default_rng(1)
     first = rng.integers(0, 6, 40) * 100
-    candidates = Drawn(first + rng.integers(0, 90, 40), first)
+    candidates = Drawn(first + rng.integers(0, 90, 40), first, first + 95)
     distances = rng.random((3, 40)).astype(np.float32)
     size = 4
-    start, of = grouped(candidates, distances, size, rng)
+    start, of, end = grouped(candidates, distances, size, rng)
+    assert np.array_equal(end, of + 95)
     for row in range(3):
         group = start[size * row : size * (row + 1)], of[size * row : size * (row + 1)]
         assert (group[0][0], group[1][0]) == (candidates.start[row], first[row])
@@ -57,8 +59,9 @@ def test_groups_against_brute_force() -> None:
 
 
 def test_too_few_episodes_are_filled_up() -> None:
-    candidates = Drawn(np.arange(10), np.zeros(10, np.int64))
-    start, first = grouped(candidates, np.zeros((2, 10), np.float32), 4, np.random.default_rng(0))
+    candidates = Drawn(np.arange(10), np.zeros(10, np.int64), np.full(10, 12))
+    distances = np.zeros((2, 10), np.float32)
+    start, first, _ = grouped(candidates, distances, 4, np.random.default_rng(0))
     assert start[[0, 4]].tolist() == [0, 1] and len(start) == 8 and not first.any()
     assert set(start.tolist()) <= set(range(10))
 

@@ -88,19 +88,23 @@ def play(replay: Replay, steps: list[Step], shape: Shape = SHAPE) -> dict[int, E
     return done
 
 
-def model(steps: list[Step], capacity: int, stack: int, length: int) -> dict[Key, Needs]:
+def model(
+    steps: list[Step], capacity: int, stack: int, length: int, beyond: int = 0
+) -> dict[Key, Needs]:
     """Every chunk that may be drawn: (episode, time) of its start -> the steps it needs."""
     kept = steps[-capacity:]
     frames = {(s.episode, s.time) for s in kept}
     chunks = {}
-    for start in range(len(kept) - length):
+    for start in range(len(kept)):
         episode, time = kept[start].episode, kept[start].time
-        taken = kept[start + 1 : start + 1 + length]
-        whole = [(s.episode, s.time) for s in taken] == [
-            (episode, time + i + 1) for i in range(length)
-        ]
+        taken = [s for s in kept[start + 1 : start + 1 + length] if s.episode == episode]
+        missing = length - len(taken)
+        ended = bool(taken) and taken[-1].last and taken[-1].discount == 0
+        whole = missing == 0 or (ended and missing <= beyond)
+        taken += [Step(episode, -1, (0.0, 0.0), 0.0, 0.0, False)] * missing
+        newest = time + length - missing
         seen = [
-            [(episode, max(0, time + i - back)) for back in reversed(range(stack))]
+            [(episode, min(max(0, time + i - back), newest)) for back in reversed(range(stack))]
             for i in range(length + 1)
         ]
         if whole and all(key in frames for state in seen for key in state):
@@ -140,23 +144,26 @@ def histories(draw: st.DrawFn) -> list[Step]:
     stack=st.integers(1, 4),
     length=st.integers(1, 5),
     channels=st.sampled_from([1, 3, 4, 5, 9]),
+    share=st.floats(0, 1, exclude_max=True),
 )
 def test_samples_are_exactly_the_valid_chunks(
-    steps: list[Step], capacity: int, stack: int, length: int, channels: int
+    steps: list[Step], capacity: int, stack: int, length: int, channels: int, share: float
 ) -> None:
+    beyond = int(share * length)
     shape = (2, 3, channels)
     replay = Replay(capacity, shape, ACTIONS, stack=stack, pad=0)
     play(replay, steps, shape)
-    valid = model(steps, capacity, stack, length)
+    valid = model(steps, capacity, stack, length, beyond)
+    assert replay.can_sample(length, beyond) == bool(valid)
     transitions = model(steps, capacity, 1, 1)
     assert len(replay) == len(transitions)
     assert frames_written(replay) == len(steps)
     rng = np.random.default_rng(len(steps))
     if not valid:
         with pytest.raises(UserError, match=f"{length} consecutive transitions"):
-            replay.sample(1, length, rng)
+            replay.sample(1, length, rng, beyond=beyond)
         return
-    chunk = replay.sample(30 * len(valid), length, rng)
+    chunk = replay.sample(30 * len(valid), length, rng, beyond=beyond)
     assert chunk.obs.shape == (length + 1, 30 * len(valid), 2, 3, channels * stack)
     drawn = [origin(chunk, b, channels) for b in range(30 * len(valid))]
     assert set(drawn) == set(valid)  # a start is missed with probability exp(-30)
@@ -164,15 +171,16 @@ def test_samples_are_exactly_the_valid_chunks(
         check_chunk(chunk, b, valid[start], shape)
 
 
-def test_starts_are_uniform_also_after_the_ring_has_wrapped() -> None:
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_starts_are_uniform_also_after_the_ring_has_wrapped(beyond: int) -> None:
     steps = script([9, 1, 14, 3, 8, 2, 11], [True, False] * 3 + [True], finish=False)
     replay = Replay(40, SHAPE, ACTIONS, stack=3, pad=0)
     play(replay, steps)
-    valid = model(steps, 40, 3, 2)
-    chunk = replay.sample(200 * len(valid), 2, np.random.default_rng(0))
+    valid = model(steps, 40, 3, 2, beyond)
+    chunk = replay.sample(200 * len(valid), 2, np.random.default_rng(0), beyond=beyond)
     counts = Counter(origin(chunk, b) for b in range(chunk.obs.shape[1]))
     assert counts.keys() == valid.keys()
-    assert len(valid) > 20
+    assert len(valid) > 20 and len(valid) == len(model(steps, 40, 3, 2)) + 2 * beyond
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
@@ -359,17 +367,22 @@ def resume(replay: Replay, done: dict[int, Episode], *args: Any, **kwargs: Any) 
 
 
 def assert_same(a: Replay, b: Replay, length: int) -> None:
+    for beyond in {0, length - 1}:
+        assert_same_samples(a, b, length, beyond)
+
+
+def assert_same_samples(a: Replay, b: Replay, length: int, beyond: int) -> None:
     assert len(a) == len(b)
     assert frames_written(a) == frames_written(b)
     assert newest_episode(a) == newest_episode(b)
     assert a.needed_episodes() == b.needed_episodes()
     try:
-        first = a.sample(40, length, np.random.default_rng(3))
+        first = a.sample(40, length, np.random.default_rng(3), beyond=beyond)
     except UserError:
         with pytest.raises(UserError, match="consecutive transitions"):
-            b.sample(40, length, np.random.default_rng(3))
+            b.sample(40, length, np.random.default_rng(3), beyond=beyond)
     else:
-        second = b.sample(40, length, np.random.default_rng(3))
+        second = b.sample(40, length, np.random.default_rng(3), beyond=beyond)
         assert all(torch.equal(x, y) for x, y in zip(first[:4], second[:4], strict=True))
 
 
@@ -486,8 +499,9 @@ def test_sizes_that_cannot_work_are_refused(capacity: int, stack: int) -> None:
 def test_single_frames_are_those_of_the_stacked_states(stack: int, length: int) -> None:
     replay = Replay(30, SHAPE, ACTIONS, stack=stack, pad=0)
     play(replay, script([7, 9, 12], [False, True, False]))
-    stacked = replay.sample(50, length, np.random.default_rng(4))
-    chunk = replay.sample(50, length, np.random.default_rng(4), frames_per_state=stack)
+    how = {"beyond": length - 1}
+    stacked = replay.sample(50, length, np.random.default_rng(4), **how)
+    chunk = replay.sample(50, length, np.random.default_rng(4), frames_per_state=stack, **how)
     assert chunk.obs.shape == (length + stack, 50, *SHAPE)
     for images in (chunk.online(0, length + 1), chunk.target(0, length + 1)):
         for t in range(length + 1):

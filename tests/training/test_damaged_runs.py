@@ -347,10 +347,10 @@ def test_a_lost_episode_is_never_sampled(trainer: Trainer, good: dict[str, Any])
     replay = trainer.replay
     assert replay.lost_episodes() == [number] and replay.needed_episodes() == {1}
     assert replay.state()["lost"] == [number]
-    first, _, count = replay._ring._intervals(2)
+    first, _, _, count = replay._ring._intervals(2, 0)
     assert count[0] == 0 and count[1] > 0
     rng = np.random.default_rng(0)
-    starts, _ = replay._ring.draw(500, 2, rng)
+    starts = replay._ring.draw(500, 2, rng).start
     assert starts.min() >= first[1]
     trainer._use(2000, deepcopy(good))
     assert replay.lost_episodes() == []

@@ -41,11 +41,15 @@ class VectorReplay:
         self._action[before] = action
         self._reward[before] = reward
         self._discount[before] = discount
+        if last and discount == 0:
+            self._ring.terminated.add(self._ring.newest)
 
     def minibatch(self, wanted: Sampling, rng: np.random.Generator) -> Chunk:
-        """Draw chunks whose ``obs`` is float32 ``[L+1, B, K]``; none crosses an episode's end."""
-        start, _ = self._ring.draw(wanted.batch, wanted.length, rng)
-        slots = self._ring.slots(start + np.arange(wanted.length + 1)[:, None])
-        kept = (self._action, self._reward, self._discount)
-        action, reward, discount = (torch.from_numpy(values[slots[:-1]]) for values in kept)
+        """Draw chunks whose ``obs`` is float32 ``[L+1, B, K]``, as ``Replay.sample`` does."""
+        drawn = self._ring.draw(wanted.batch, wanted.length, rng, wanted.beyond)
+        slots = self._ring.slots(drawn.newest(wanted.length))
+        kept = [values[slots[:-1]] for values in (self._action, self._reward, self._discount)]
+        for values in kept:
+            values[drawn.after_end(wanted.length)] = 0
+        action, reward, discount = map(torch.from_numpy, kept)
         return Chunk(torch.from_numpy(self._vector[slots]), action, reward, discount)

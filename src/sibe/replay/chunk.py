@@ -13,6 +13,8 @@ from sibe.envs.sensors import Observation, each
 class Chunk(NamedTuple):
     """``L`` consecutive transitions of one episode, ``B`` times; never across two episodes.
 
+    After a termination, if the chunk goes on, the picture stands still and all numbers are 0.
+
     Transition ``t`` leads from state ``t`` to state ``t + 1``. States come in one of two forms:
     stacked, where the channel axis of ``obs`` holds the frames of a state, oldest first; or as
     ``frames_per_state`` single frames, which states that overlap in time share. With several
@@ -24,7 +26,7 @@ class Chunk(NamedTuple):
     obs: Observation
     action: Tensor  # float32 [L, B, A]
     reward: Tensor  # float32 [L, B]
-    discount: Tensor  # float32 [L, B], 0 only at a true termination; a time limit is 1
+    discount: Tensor  # float32 [L, B], 0 only from a true termination on; a time limit is 1
     obs_target: Observation | None = None  # obs with another random shift, for the target encoder
     frames_per_state: int = 1  # along the first axis of obs
     first_target: int = 0  # state that the pictures of obs_target begin with

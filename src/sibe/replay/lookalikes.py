@@ -9,12 +9,10 @@ few percent of the pixels hardly counts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from sibe.replay.ring import Index
+from sibe.replay.ring import Drawn, Index
 
 _CELLS = 6  # a thumbnail has so many cells each way
 CANDIDATES = 4096
@@ -47,13 +45,6 @@ class Thumbnails:
         return found
 
 
-class Drawn(NamedTuple):
-    """Where chunks start, and the first frame of the episode of each; [N] both."""
-
-    start: Index
-    first: Index
-
-
 def grouped(
     candidates: Drawn, distances: NDArray[np.float32], size: int, rng: np.random.Generator
 ) -> Drawn:
@@ -82,4 +73,4 @@ def grouped(
         for begin, end in zip(begins[episodes], ends[episodes], strict=True):
             chosen.append(int(order[begin + sorted_distances[row, begin:end].argmin()]))
         chosen.extend(rng.integers(len(order), size=size - 1 - len(episodes)).tolist())
-    return Drawn(candidates.start[chosen], candidates.first[chosen])
+    return Drawn(*(part[chosen] for part in candidates))

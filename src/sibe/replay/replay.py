@@ -21,8 +21,8 @@ from sibe.foreground.recurrence import StoredFrames
 from sibe.replay.chunk import Chunk
 from sibe.replay.episodes import Episode, EpisodeError
 from sibe.replay.frames import FrameStore
-from sibe.replay.lookalikes import CANDIDATES, Drawn, Thumbnails, grouped
-from sibe.replay.ring import Index, Ring, Span
+from sibe.replay.lookalikes import CANDIDATES, Thumbnails, grouped
+from sibe.replay.ring import Drawn, Index, Ring, Span
 from sibe.replay.sampling import Sampling
 from sibe.replay.seen_frames import Look, SeenFrames
 from sibe.replay.vectors import VectorStore
@@ -137,11 +137,13 @@ class Replay:
         if not last:
             return None
         self._running = False
+        if discount == 0:
+            self._ring.terminated.add(self._ring.newest)
         return self._episode(self._ring.spans()[-1])
 
-    def can_sample(self, length: int) -> bool:
+    def can_sample(self, length: int, beyond: int = 0) -> bool:
         """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
-        return self._ring.can_sample(length)
+        return self._ring.can_sample(length, beyond)
 
     def sample(
         self,
@@ -149,12 +151,16 @@ class Replay:
         length: int,
         rng: np.random.Generator,
         *,
+        beyond: int = 0,
         frames_per_state: int = 1,
         group: int = 1,
         online: int = 0,
         target: int = 0,
     ) -> Chunk:
         """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
+
+        Up to ``beyond`` of the transitions may lie after a termination: from the last state to
+        itself, with action, reward and discount 0.
 
         With a ``group`` of more than 1, only the first of each group is drawn so; the others look
         like it (`sibe.replay.lookalikes`).
@@ -168,13 +174,14 @@ class Replay:
         """
         if frames_per_state not in (1, self._ring.stack):
             raise ValueError(f"a state has {self._ring.stack} frames, not {frames_per_state}")
-        start, first = self._draw(batch, length, group, rng)
-        states = start + np.arange(length + 1)[:, None]  # [L+1, B]
-        at = self._ring.slots(states[:-1])
+        drawn = self._draw(batch, length, beyond, group, rng)
+        states = drawn.newest(length)  # [L+1, B]
+        at, after_end = self._ring.slots(states[:-1]), drawn.after_end(length)
         action, reward, discount = (
-            torch.from_numpy(values[at]) for values in (self._action, self._reward, self._discount)
+            torch.from_numpy(_zeroed(values[at], after_end))
+            for values in (self._action, self._reward, self._discount)
         )
-        seen = self._ring.stacked(states, np.broadcast_to(first, states.shape))  # [L+1, B, stack]
+        seen = drawn.stacked(length, self._ring.stack)  # [L+1, B, stack]
         vectors = self._vectors(states)
         if frames_per_state == 1:
             images = self._images(seen, self._shifts(states.shape, rng))
@@ -191,6 +198,7 @@ class Replay:
             wanted.batch,
             wanted.length,
             rng,
+            beyond=wanted.beyond,
             frames_per_state=wanted.frames_per_state,
             group=wanted.group,
             online=wanted.online,
@@ -206,12 +214,12 @@ class Replay:
         return self._observation(images, vectors)
 
     def _draw(
-        self, batch: int, length: int, group: int, rng: np.random.Generator
-    ) -> tuple[Index, Index]:
+        self, batch: int, length: int, beyond: int, group: int, rng: np.random.Generator
+    ) -> Drawn:
         if group == 1:
-            return self._ring.draw(batch, length, rng)
+            return self._ring.draw(batch, length, rng, beyond)
         (thumbnails,) = self._thumbnails.values()
-        candidates = Drawn(*self._ring.draw(CANDIDATES, length, rng))
+        candidates = self._ring.draw(CANDIDATES, length, rng, beyond)
         slots = self._ring.slots(candidates.start)
         distances = thumbnails.distances(slots[: batch // group], slots)
         return grouped(candidates, distances, group, rng)
@@ -377,6 +385,14 @@ class Replay:
         self._action[steps] = episode.action[begin:]
         self._reward[steps] = episode.reward[begin:]
         self._discount[steps] = episode.discount[begin:]
+        if len(steps) and self._discount[steps[-1]] == 0:
+            self._ring.terminated.add(span.number)
+
+
+def _zeroed(values: NDArray[Any], where: NDArray[np.bool_]) -> NDArray[Any]:
+    """Set ``values [L, B, …]`` to 0 ``where [L, B]``, in place."""
+    values[where] = 0
+    return values
 
 
 def _by_sensor(shapes: Shapes) -> dict[str, Any]:

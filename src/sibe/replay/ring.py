@@ -4,6 +4,10 @@ Frames are counted from the first one ever written; frame ``i`` lives in slot ``
 the stored frames are ``oldest .. written - 1``. Episodes follow each other without gaps: knowing
 the first frame of each is enough to know everything. The valid starts of an episode are one
 interval, which makes sampling exact without rejection: draw from the intervals laid end to end.
+
+A chunk may go beyond the end of an episode that terminated: nothing can happen after it, so it goes
+on in its last state, with reward 0 and discount 0. What comes after a time limit is not known, and
+no chunk goes there.
 """
 
 from __future__ import annotations
@@ -29,6 +33,39 @@ class Span(NamedTuple):
     end: int
 
 
+class Drawn(NamedTuple):
+    """Where chunks start, and the frames ``first … end - 1`` of the episode of each; all [B]."""
+
+    start: Index
+    first: Index
+    end: Index
+
+    def newest(self, length: int) -> Index:
+        """Return the newest frame of each state, [length + 1, B].
+
+        After a termination that is the last one of the episode.
+        """
+        return np.minimum(self._counted(length), self.end - 1)
+
+    def stacked(self, length: int, stack: int) -> Index:
+        """Return the frames of each state, oldest first, [length + 1, B, stack].
+
+        The first frame of an episode stands in for what was before it.
+        """
+        back = np.arange(stack - 1, -1, -1)
+        frames = self._counted(length)[..., None] - back
+        seen: Index = np.clip(frames, self.first[:, None], self.end[:, None] - 1)
+        return seen
+
+    def after_end(self, length: int) -> NDArray[np.bool_]:
+        """Return which transitions [length, B] lie after a termination."""
+        return self._counted(length)[:-1] >= self.end - 1
+
+    def _counted(self, length: int) -> Index:
+        counted: Index = self.start + np.arange(length + 1)[:, None]
+        return counted
+
+
 class Ring:
     """Counters of a ring of ``capacity`` frames, sampled as stacks of ``stack`` frames."""
 
@@ -42,6 +79,7 @@ class Ring:
         self.written = 0
         self.newest = -1  # number of the newest episode
         self.lost: set[int] = set()  # numbers of episodes whose frames are not there
+        self.terminated: set[int] = set()  # numbers of episodes that did not end by a time limit
         self._firsts: deque[int] = deque()  # first frame of each episode still in the ring
 
     @property
@@ -62,6 +100,7 @@ class Ring:
         slot = self.written % self.capacity
         self.written += 1
         if len(self._firsts) > 1 and self._firsts[1] <= self.oldest:
+            self.terminated.discard(self.newest - len(self._firsts) + 1)
             self._firsts.popleft()
         return slot
 
@@ -82,6 +121,7 @@ class Ring:
         _check(written, firsts, self.capacity)
         self.written = written
         self.lost = set(lost) & firsts.keys()
+        self.terminated = set()
         self.newest = max(firsts, default=-1)
         self._firsts = deque(firsts[number] for number in sorted(firsts))
 
@@ -89,16 +129,16 @@ class Ring:
         """Return where ``frames`` (any shape) are stored."""
         return frames % self.capacity
 
-    def can_sample(self, length: int) -> bool:
+    def can_sample(self, length: int, beyond: int = 0) -> bool:
         """Whether there is a valid start for a chunk of ``length`` transitions."""
-        return bool(self._intervals(length)[2].any())
+        return bool(self._intervals(length, beyond)[3].any())
 
-    def draw(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Index, Index]:
+    def draw(self, batch: int, length: int, rng: np.random.Generator, beyond: int = 0) -> Drawn:
         """Draw ``batch`` valid starts uniformly, with replacement.
 
-        Returns the starts [B] and the first frame of the episode of each [B].
+        Up to ``beyond`` of the ``length`` transitions may lie after a termination.
         """
-        first, low, count = self._intervals(length)
+        first, end, low, count = self._intervals(length, beyond)
         ends = np.cumsum(count)
         if not count.any():
             raise UserError(
@@ -108,33 +148,32 @@ class Ring:
             )
         pick = rng.integers(ends[-1], size=batch)
         episode = np.searchsorted(ends, pick, side="right")
-        return low[episode] + pick - (ends - count)[episode], first[episode]
+        start = low[episode] + pick - (ends - count)[episode]
+        return Drawn(start, first[episode], end[episode])
 
-    def stacked(self, frames: Index, first: Index) -> Index:
-        """Return the frames [..., stack] seen at ``frames``, oldest first.
+    def _intervals(self, length: int, beyond: int) -> tuple[Index, Index, Index, Index]:
+        """For each episode: its frames, its first valid start, how many there are; each [E].
 
-        The first frame of an episode stands in for what was before it.
-        """
-        back = np.arange(self.stack - 1, -1, -1)
-        seen: Index = np.maximum(frames[..., None] - back, first[..., None])
-        return seen
-
-    def _intervals(self, length: int) -> tuple[Index, Index, Index]:
-        """For each episode: its first frame, its first valid start, how many there are; each [E].
-
-        A start needs ``length`` more frames of its episode after it and its whole stack: where the
-        ring has overwritten the head of an episode, that is ``stack - 1`` frames later.
+        A start needs ``length`` more frames of its episode after it, ``beyond`` fewer if that
+        terminated, and its whole stack: where the ring has overwritten the head of an episode, that
+        is ``stack - 1`` frames later.
         """
         if length < 1:
             raise ValueError(f"a chunk has at least 1 transition, not {length}")
+        if not 0 <= beyond < length:
+            raise ValueError(f"{beyond} of {length} transitions cannot lie after the end")
         first = np.fromiter(self._firsts, np.int64, len(self._firsts))
         end = np.append(first[1:], self.written)[: len(first)]
         low = np.where(first >= self.oldest, first, self.oldest + self.stack - 1)
-        count = np.maximum(end - length - low, 0)
+        count = end - length - low
+        if beyond and self.terminated:
+            numbers = self.newest + 1 + np.arange(-len(first), 0)
+            count += beyond * np.isin(numbers, list(self.terminated))
+        count = np.maximum(count, 0)
         for index, span in enumerate(self.spans() if self.lost else ()):
             if span.number in self.lost:
                 count[index] = 0
-        return first, low, count
+        return first, end, low, count
 
 
 def _check(written: int, firsts: Mapping[int, int], capacity: int) -> None:

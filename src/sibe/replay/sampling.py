@@ -26,3 +26,5 @@ class Sampling(NamedTuple):
     """states that the online encoder sees, from the first on, as single frames; 0 for all"""
     target: int = 0
     """first state that the target encoder sees, as single frames"""
+    beyond: int = 0
+    """transitions of a sequence that may lie after a termination, where nothing more happens"""
