@@ -12,7 +12,7 @@ CASE ?= *
 .PHONY: help setup test test-ray test-browser test-clients test-readme test-storm test-starts test-power test-fuzz check docs train bench clean
 
 help:
-	@echo "make train   run the main job       make test          run the tests"
+	@echo "make train   train, ten minutes     make test          run the tests"
 	@echo "make check   lint and types         make test-ray      suites on Ray, on this machine"
 	@echo "make bench   speed of everything    make test-browser  the pages in a real Chromium"
 	@echo "make docs    the docs as a site     make test-clients  Gymnasium's RecordVideo"
@@ -89,7 +89,7 @@ docs: setup
 	@echo "open site/index.html"
 
 train: setup
-	@echo "SIBE with white noise behind the robot; expect a return of 330 to 780 of 1000 at the end"
+	@echo "SIBE with white noise behind the robot, about ten minutes on two cores; expect a return of 330 to 780 of 1000 at the end"
 	@echo "(mean of the last five evaluations, the range of seeds 1 to 5; this one, seed 1: 592, with two threads 708)"
 	$(BIN)/sibe train --preset cpu --task cartpole_swingup --background noise --method sibe --seed 1
 

@@ -1,4 +1,4 @@
-"""The presets: ``paper`` (Appendix A), ``cpu`` (the same algorithm, small), ``debug`` (seconds).
+"""The presets: ``paper`` (Appendix A), ``cpu`` (a smaller variant), ``debug`` (seconds).
 
 A preset is a whole config; what the paper fixes per task (its Table 3) is filled in by name. Here
 is what all agents share; each agent completes it (``with_preset`` in its own package).
