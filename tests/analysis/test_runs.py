@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,29 @@ def test_scores_at_a_step(tmp_path: Path) -> None:
     # An evaluation up to an action repeat (2 here) late is the one that was due.
     assert score_at(first, 39_999) == score_at(first, 40_000)
     assert score_at(first, 39_998) is None and score_at(first, 40_001) is None
+
+
+def test_evaluations_are_as_late_as_an_env_that_repeats_actions_itself(tmp_path: Path) -> None:
+    """Agent steps of 1 to 4 env steps, though the action repeat is 1."""
+    small(tmp_path / "run")
+    run = read_runs([tmp_path])[0][0]
+    config = {**run.config, "env": {**run.config["env"], "action_repeat": 1}}
+    late = [[10_002, 20_001, 30_003], [10_001, 20_000, 30_000]]
+    runs = [
+        replace(
+            run,
+            config=config,
+            evals={
+                "frame": np.array(frames, float),
+                "step": np.array(frames) // 3,
+                "episode_reward": np.arange(3.0),
+            },
+        )
+        for frames in late
+    ]
+    assert [score_at(one, 10_000) for one in runs] == [0, 0]
+    assert [score_at(one, 9_000) for one in runs] == [None, None]
+    assert last_common_step(runs) == (30_000, 2)
 
 
 def test_common_step_of_runs_that_share_none(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import sibe
+from sibe.envs.gymnasium_pixels import GymPixels
 from sibe.errors import UserError
 
 
@@ -187,3 +188,71 @@ def test_an_environment_that_repeats_actions_itself_is_counted_in_full() -> None
     env = sibe.make_env(inner, size=40, action_repeat=2)
     env.reset(seed=0)
     assert env.step(np.ones(1, np.float32))[4]["env_steps"] == 8
+
+
+class _Rebuilt(gym.Env[Any, np.ndarray]):
+    """A MuJoCo env whose reset makes its model anew, or changes its terrain."""
+
+    XML = """<mujoco><asset><hfield name="hills" nrow="8" ncol="8" size="1 1 .5 .1"/></asset>
+        <worldbody><geom type="hfield" hfield="hills"/><light pos="0 0 3"/>
+        <camera pos="0 -3 2" euler="50 0 0"/>
+        <body pos="{} 0 1"><freejoint/><geom type="sphere" size=".3"/></body>
+        </worldbody></mujoco>"""
+
+    def __init__(self, terrain: bool) -> None:
+        self.terrain, self.episode = terrain, -1
+        self.action_space = gym.spaces.Box(-1, 1, (1,))
+        self.observation_space = gym.spaces.Box(0, 1, (1,))
+        self._build(0)
+
+    def _build(self, place: float) -> None:
+        import mujoco
+
+        self.model = mujoco.MjModel.from_xml_string(self.XML.format(place))
+        self.data = mujoco.MjData(self.model)
+        mujoco.mj_forward(self.model, self.data)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.episode += 1
+        if self.terrain:
+            self.model.hfield_data[27:36] = self.episode
+        else:
+            self._build(self.episode / 2)
+        return np.zeros(1, np.float32), {}
+
+
+@pytest.mark.parametrize("terrain", [False, True])
+def test_what_reset_changes_in_the_model_is_seen(terrain: bool) -> None:
+    env = sibe.make_env(_Rebuilt(terrain), size=60, stack=1)
+    first, second = env.reset(seed=0)[0], env.reset(seed=0)[0]
+    changed = (first != second).any(-1)
+    assert 30 < changed.sum() < changed.size
+    if not terrain:
+        mine = np.asarray(env.get_wrapper_attr("enlarged")(60, 60))
+        np.testing.assert_array_equal(mine, second)
+    env.close()
+
+
+def test_the_background_does_not_follow_from_the_seed_of_the_env() -> None:
+    env = sibe.make_env("InvertedPendulum-v5", "noise", size=40, stack=1)
+    env.reset(seed=3)
+    ours: Any = env
+    while not isinstance(ours, GymPixels):
+        ours = ours.env
+    theirs = ours.gym_env.unwrapped
+    assert ours.np_random_seed != theirs.np_random_seed
+    draws = [generator.random_raw(4).tolist() for generator in _generators(ours, theirs)]
+    assert not set(draws[0]) & set(draws[1])
+
+
+def _generators(*envs: gym.Env[Any, Any]) -> list[np.random.PCG64]:
+    """Return fresh generators of the seeds that envs were given."""
+    return [np.random.PCG64(env.np_random_seed) for env in envs]
+
+
+def test_gray_images_may_have_two_axes() -> None:
+    env = sibe.make_env(_Picture((42, 42), True, "rgb_array"), size=42, stack=1)
+    frame = env.reset(seed=0)[0]
+    assert frame.shape == (42, 42, 3) and frame.std() > 50
+    np.testing.assert_array_equal(frame, np.repeat(frame[..., :1], 3, axis=-1))

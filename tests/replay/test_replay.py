@@ -89,7 +89,7 @@ def play(replay: Replay, steps: list[Step], shape: Shape = SHAPE) -> dict[int, E
 
 
 def model(
-    steps: list[Step], capacity: int, stack: int, length: int, beyond: int = 0
+    steps: list[Step], capacity: int, stack: int, length: int, least: int | None = None
 ) -> dict[Key, Needs]:
     """Every chunk that may be drawn: (episode, time) of its start -> the steps it needs."""
     kept = steps[-capacity:]
@@ -100,7 +100,8 @@ def model(
         taken = [s for s in kept[start + 1 : start + 1 + length] if s.episode == episode]
         missing = length - len(taken)
         ended = bool(taken) and taken[-1].last and taken[-1].discount == 0
-        whole = missing == 0 or (ended and missing <= beyond)
+        enough = least is not None and (len(taken) >= least or time == 0)
+        whole = missing == 0 or (ended and enough)
         taken += [Step(episode, -1, (0.0, 0.0), 0.0, 0.0, False)] * missing
         newest = time + length - missing
         seen = [
@@ -149,21 +150,21 @@ def histories(draw: st.DrawFn) -> list[Step]:
 def test_samples_are_exactly_the_valid_chunks(
     steps: list[Step], capacity: int, stack: int, length: int, channels: int, share: float
 ) -> None:
-    beyond = int(share * length)
+    least = int(share * (length + 1)) or None
     shape = (2, 3, channels)
     replay = Replay(capacity, shape, ACTIONS, stack=stack, pad=0)
     play(replay, steps, shape)
-    valid = model(steps, capacity, stack, length, beyond)
-    assert replay.can_sample(length, beyond) == bool(valid)
+    valid = model(steps, capacity, stack, length, least)
+    assert replay.can_sample(length, least) == bool(valid)
     transitions = model(steps, capacity, 1, 1)
     assert len(replay) == len(transitions)
     assert frames_written(replay) == len(steps)
     rng = np.random.default_rng(len(steps))
     if not valid:
         with pytest.raises(UserError, match=f"{length} consecutive transitions"):
-            replay.sample(1, length, rng, beyond=beyond)
+            replay.sample(1, length, rng, least=least)
         return
-    chunk = replay.sample(30 * len(valid), length, rng, beyond=beyond)
+    chunk = replay.sample(30 * len(valid), length, rng, least=least)
     assert chunk.obs.shape == (length + 1, 30 * len(valid), 2, 3, channels * stack)
     drawn = [origin(chunk, b, channels) for b in range(30 * len(valid))]
     assert set(drawn) == set(valid)  # a start is missed with probability exp(-30)
@@ -171,16 +172,16 @@ def test_samples_are_exactly_the_valid_chunks(
         check_chunk(chunk, b, valid[start], shape)
 
 
-@pytest.mark.parametrize("beyond", [0, 1])
-def test_starts_are_uniform_also_after_the_ring_has_wrapped(beyond: int) -> None:
+@pytest.mark.parametrize("least", [None, 1, 2])
+def test_starts_are_uniform_also_after_the_ring_has_wrapped(least: int | None) -> None:
     steps = script([9, 1, 14, 3, 8, 2, 11], [True, False] * 3 + [True], finish=False)
     replay = Replay(40, SHAPE, ACTIONS, stack=3, pad=0)
     play(replay, steps)
-    valid = model(steps, 40, 3, 2, beyond)
-    chunk = replay.sample(200 * len(valid), 2, np.random.default_rng(0), beyond=beyond)
+    valid = model(steps, 40, 3, 2, least)
+    chunk = replay.sample(200 * len(valid), 2, np.random.default_rng(0), least=least)
     counts = Counter(origin(chunk, b) for b in range(chunk.obs.shape[1]))
     assert counts.keys() == valid.keys()
-    assert len(valid) > 20 and len(valid) == len(model(steps, 40, 3, 2)) + 2 * beyond
+    assert len(valid) > 20 and len(valid) == len(model(steps, 40, 3, 2)) + 2 * (least == 1)
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
@@ -367,22 +368,22 @@ def resume(replay: Replay, done: dict[int, Episode], *args: Any, **kwargs: Any) 
 
 
 def assert_same(a: Replay, b: Replay, length: int) -> None:
-    for beyond in {0, length - 1}:
-        assert_same_samples(a, b, length, beyond)
+    for least in (None, 1, length):
+        assert_same_samples(a, b, length, least)
 
 
-def assert_same_samples(a: Replay, b: Replay, length: int, beyond: int) -> None:
+def assert_same_samples(a: Replay, b: Replay, length: int, least: int | None) -> None:
     assert len(a) == len(b)
     assert frames_written(a) == frames_written(b)
     assert newest_episode(a) == newest_episode(b)
     assert a.needed_episodes() == b.needed_episodes()
     try:
-        first = a.sample(40, length, np.random.default_rng(3), beyond=beyond)
+        first = a.sample(40, length, np.random.default_rng(3), least=least)
     except UserError:
         with pytest.raises(UserError, match="consecutive transitions"):
-            b.sample(40, length, np.random.default_rng(3), beyond=beyond)
+            b.sample(40, length, np.random.default_rng(3), least=least)
     else:
-        second = b.sample(40, length, np.random.default_rng(3), beyond=beyond)
+        second = b.sample(40, length, np.random.default_rng(3), least=least)
         assert all(torch.equal(x, y) for x, y in zip(first[:4], second[:4], strict=True))
 
 
@@ -499,9 +500,8 @@ def test_sizes_that_cannot_work_are_refused(capacity: int, stack: int) -> None:
 def test_single_frames_are_those_of_the_stacked_states(stack: int, length: int) -> None:
     replay = Replay(30, SHAPE, ACTIONS, stack=stack, pad=0)
     play(replay, script([7, 9, 12], [False, True, False]))
-    how = {"beyond": length - 1}
-    stacked = replay.sample(50, length, np.random.default_rng(4), **how)
-    chunk = replay.sample(50, length, np.random.default_rng(4), frames_per_state=stack, **how)
+    stacked = replay.sample(50, length, np.random.default_rng(4), least=1)
+    chunk = replay.sample(50, length, np.random.default_rng(4), least=1, frames_per_state=stack)
     assert chunk.obs.shape == (length + stack, 50, *SHAPE)
     for images in (chunk.online(0, length + 1), chunk.target(0, length + 1)):
         for t in range(length + 1):

@@ -347,7 +347,7 @@ def test_a_lost_episode_is_never_sampled(trainer: Trainer, good: dict[str, Any])
     replay = trainer.replay
     assert replay.lost_episodes() == [number] and replay.needed_episodes() == {1}
     assert replay.state()["lost"] == [number]
-    first, _, _, count = replay._ring._intervals(2, 0)
+    first, _, _, count = replay._ring._intervals(2, None)
     assert count[0] == 0 and count[1] > 0
     rng = np.random.default_rng(0)
     starts = replay._ring.draw(500, 2, rng).start

@@ -46,12 +46,15 @@ def score_at(run: Run, env_step: int, last: int = 1) -> float | None:
 
     None if the run has no evaluation there, or fewer than ``last`` up to there.
 
-    An evaluation starts with the first agent step that reaches its env step, so it may be up to
-    an action repeat late.
+    An evaluation starts with the first agent step that reaches its env step, so it may be as late
+    as an agent step has env steps: the action repeat. An env that repeats actions itself has more,
+    and not always as many: twice the mean is allowed.
     """
-    frames = run.evals["frame"]
+    frames, repeat = run.evals["frame"], run.config["env"]["action_repeat"]
+    mean = np.max(frames / np.maximum(run.evals.get("step", frames), 1))
+    most = 2 * mean if mean > repeat else repeat
     late = frames - env_step
-    there = np.flatnonzero((late >= 0) & (late < run.config["env"]["action_repeat"]))
+    there = np.flatnonzero((late >= 0) & (late < most))
     if not there.size or there[0] + 1 < last:
         return None
     return float(np.mean(run.evals["episode_reward"][there[0] + 1 - last : there[0] + 1]))

@@ -70,6 +70,7 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         state = _vector_space(name, self.gym_env) if sensors.state else None
         self.observation_space = sensor_space(sensors, view.height, view.width, state)
         self.views: list[View] = []
+        self._viewed: tuple[Any, Any] = None, None  # model and data of the views
         self._reset = False
         self._observation: Any = None
         self._seen: Frame | None = None  # before it is resized
@@ -98,10 +99,13 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; with a seed, one that depends on nothing else, if the env complies."""
         mixed = None if seed is None else stream_seed(seed, self._split)
-        super().reset(seed=mixed)
+        # The env seeds its own generator with ``mixed``; the background must not follow from that.
+        super().reset(seed=None if mixed is None else stream_seed(mixed, "background"))
         theirs = {key: value for key, value in (options or {}).items() if key != BACKGROUND_FRAME}
         observation, info = self.gym_env.reset(seed=mixed, options=theirs or None)
         self._reset = True
+        for view in self.views:
+            view.refresh()
         if self.background is not None:
             self.background.reset(self.np_random, Start.of(seed, options))
         return self._observe(observation), {**info, "env_steps": 0}
@@ -139,8 +143,8 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         """
         if self.view is None and self._seen is None:
             self.render()
-        if self.view is not None:
-            return self.view.enlarged(height, width)
+        if self.views:
+            return self._current_views()[0].enlarged(height, width)
         assert self._seen is not None, "reset first"
         image = Image.fromarray(self._seen)
         return np.array(image.resize((width, height), Image.Resampling.BICUBIC))
@@ -149,7 +153,7 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         """Close the env and the renderer."""
         for view in self.views:
             view.close()
-        self.views = []
+        self.views, self._viewed = [], (None, None)
         self.gym_env.close()
 
     def _choose_camera(self, name: str, camera: int | None) -> int:
@@ -171,15 +175,15 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
             )
         pixels = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
         shape = space.shape or () if pixels else ()
-        if len(shape) == 3 and self.background is None and not self.sensors.cameras:
-            if shape[-1] not in (1, 3, 4) and shape[0] not in (1, 3):
+        if len(shape) in (2, 3) and self.background is None and not self.sensors.cameras:
+            if len(shape) == 3 and shape[-1] not in (1, 3, 4) and shape[0] not in (1, 3):
                 raise UserError(
                     f"{name} observes {shape[-1]} channels: single frames, gray, RGB or RGBA, are "
                     "needed, and stacked here (make it with stack=1)"
                 )
             return _as_rgb
         if mujoco_env:
-            return lambda _: self._mujoco_frame(inner)
+            return lambda _: self._current_views()[0].frame(self.np_random)
         if self.sensors.pixels:
             self._check_render_mode(name)
         return lambda _: _as_rgb(self._rendered(name))
@@ -195,12 +199,16 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"{name} cannot be drawn: {error}") from error
 
-    def _mujoco_frame(self, inner: Any) -> Frame:
-        if not self.views:
-            self.views = [
-                View(inner.model, inner.data, camera, self._view_config) for camera in self.cameras
-            ]
-        return self.views[0].frame(self.np_random)
+    def _current_views(self) -> list[View]:
+        """Return the views of what a MuJoCo env simulates; it may replace its model at reset."""
+        inner: Any = self.gym_env.unwrapped
+        simulator = inner.model, inner.data
+        if not all(new is old for new, old in zip(simulator, self._viewed, strict=True)):
+            for view in self.views:
+                view.close()
+            self.views = [View(*simulator, camera, self._view_config) for camera in self.cameras]
+            self._viewed = simulator
+        return self.views
 
     def _observe(self, observation: Any) -> Observation:
         self._observation = observation

@@ -68,7 +68,9 @@ class MethodAlone:
 def train_alone(agent: SAC, episodes: FixedEpisodes, updates: int, report: Report) -> None:
     """Let the method's loss teach the encoder of ``agent``; report at a few marks, 0 included."""
     alone = MethodAlone(agent)
-    wanted, rng = sampling(agent.config), numpy_stream(agent.config.seed, "alone")
+    # Whole chunks only: after a termination there is nothing to predict.
+    wanted = sampling(agent.config)._replace(least=None)
+    rng = numpy_stream(agent.config.seed, "alone")
     looks = marks(updates)
     losses: list[float] = []
     for update in range(updates + 1):

@@ -67,7 +67,9 @@ def train_supervised(
     model.to(device)
     model.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.Adam(model.parameters(), lr=config.encoder.lr, fused=True)
-    wanted, rng = sampling(config)._replace(online=0), numpy_stream(config.seed, "supervised")
+    # Whole chunks only: after a termination there is no label.
+    wanted = sampling(config)._replace(online=0, least=None)
+    rng = numpy_stream(config.seed, "supervised")
     looks = marks(updates)
     for update in range(updates + 1):
         if update in looks:

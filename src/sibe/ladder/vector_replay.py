@@ -46,7 +46,7 @@ class VectorReplay:
 
     def minibatch(self, wanted: Sampling, rng: np.random.Generator) -> Chunk:
         """Draw chunks whose ``obs`` is float32 ``[L+1, B, K]``, as ``Replay.sample`` does."""
-        drawn = self._ring.draw(wanted.batch, wanted.length, rng, wanted.beyond)
+        drawn = self._ring.draw(wanted.batch, wanted.length, rng, wanted.least)
         slots = self._ring.slots(drawn.newest(wanted.length))
         kept = [values[slots[:-1]] for values in (self._action, self._reward, self._discount)]
         for values in kept:

@@ -141,9 +141,9 @@ class Replay:
             self._ring.terminated.add(self._ring.newest)
         return self._episode(self._ring.spans()[-1])
 
-    def can_sample(self, length: int, beyond: int = 0) -> bool:
+    def can_sample(self, length: int, least: int | None = None) -> bool:
         """Whether `sample` has anything to draw from for chunks of ``length`` transitions."""
-        return self._ring.can_sample(length, beyond)
+        return self._ring.can_sample(length, least)
 
     def sample(
         self,
@@ -151,7 +151,7 @@ class Replay:
         length: int,
         rng: np.random.Generator,
         *,
-        beyond: int = 0,
+        least: int | None = None,
         frames_per_state: int = 1,
         group: int = 1,
         online: int = 0,
@@ -159,8 +159,9 @@ class Replay:
     ) -> Chunk:
         """Draw ``batch`` chunks of ``length`` transitions, uniformly over all valid starts.
 
-        Up to ``beyond`` of the transitions may lie after a termination: from the last state to
-        itself, with action, reward and discount 0.
+        Transitions after the first ``least`` (None: none) may lie after a termination: the picture
+        then stands still, and action, reward and discount are 0. An episode that terminated even
+        earlier makes one chunk.
 
         With a ``group`` of more than 1, only the first of each group is drawn so; the others look
         like it (`sibe.replay.lookalikes`).
@@ -174,7 +175,7 @@ class Replay:
         """
         if frames_per_state not in (1, self._ring.stack):
             raise ValueError(f"a state has {self._ring.stack} frames, not {frames_per_state}")
-        drawn = self._draw(batch, length, beyond, group, rng)
+        drawn = self._draw(batch, length, least, group, rng)
         states = drawn.newest(length)  # [L+1, B]
         at, after_end = self._ring.slots(states[:-1]), drawn.after_end(length)
         action, reward, discount = (
@@ -198,7 +199,7 @@ class Replay:
             wanted.batch,
             wanted.length,
             rng,
-            beyond=wanted.beyond,
+            least=wanted.least,
             frames_per_state=wanted.frames_per_state,
             group=wanted.group,
             online=wanted.online,
@@ -214,12 +215,12 @@ class Replay:
         return self._observation(images, vectors)
 
     def _draw(
-        self, batch: int, length: int, beyond: int, group: int, rng: np.random.Generator
+        self, batch: int, length: int, least: int | None, group: int, rng: np.random.Generator
     ) -> Drawn:
         if group == 1:
-            return self._ring.draw(batch, length, rng, beyond)
+            return self._ring.draw(batch, length, rng, least)
         (thumbnails,) = self._thumbnails.values()
-        candidates = self._ring.draw(CANDIDATES, length, rng, beyond)
+        candidates = self._ring.draw(CANDIDATES, length, rng, least)
         slots = self._ring.slots(candidates.start)
         distances = thumbnails.distances(slots[: batch // group], slots)
         return grouped(candidates, distances, group, rng)
@@ -385,7 +386,7 @@ class Replay:
         self._action[steps] = episode.action[begin:]
         self._reward[steps] = episode.reward[begin:]
         self._discount[steps] = episode.discount[begin:]
-        if len(steps) and self._discount[steps[-1]] == 0:
+        if len(episode.discount) and episode.discount[-1] == 0:
             self._ring.terminated.add(span.number)
 
 

@@ -5,9 +5,9 @@ the stored frames are ``oldest .. written - 1``. Episodes follow each other with
 the first frame of each is enough to know everything. The valid starts of an episode are one
 interval, which makes sampling exact without rejection: draw from the intervals laid end to end.
 
-A chunk may go beyond the end of an episode that terminated: nothing can happen after it, so it goes
-on in its last state, with reward 0 and discount 0. What comes after a time limit is not known, and
-no chunk goes there.
+A chunk may go beyond the end of an episode that terminated, as nothing can happen there: it goes on
+in the last state, with reward and discount 0. What comes after a time limit is not known, and no
+chunk goes there.
 """
 
 from __future__ import annotations
@@ -129,16 +129,19 @@ class Ring:
         """Return where ``frames`` (any shape) are stored."""
         return frames % self.capacity
 
-    def can_sample(self, length: int, beyond: int = 0) -> bool:
+    def can_sample(self, length: int, least: int | None = None) -> bool:
         """Whether there is a valid start for a chunk of ``length`` transitions."""
-        return bool(self._intervals(length, beyond)[3].any())
+        return bool(self._intervals(length, least)[3].any())
 
-    def draw(self, batch: int, length: int, rng: np.random.Generator, beyond: int = 0) -> Drawn:
+    def draw(
+        self, batch: int, length: int, rng: np.random.Generator, least: int | None = None
+    ) -> Drawn:
         """Draw ``batch`` valid starts uniformly, with replacement.
 
-        Up to ``beyond`` of the ``length`` transitions may lie after a termination.
+        Of the ``length`` transitions those after the first ``least`` may lie after a termination;
+        an episode that terminated even earlier makes one chunk. None: no chunk goes there.
         """
-        first, end, low, count = self._intervals(length, beyond)
+        first, end, low, count = self._intervals(length, least)
         ends = np.cumsum(count)
         if not count.any():
             raise UserError(
@@ -151,25 +154,25 @@ class Ring:
         start = low[episode] + pick - (ends - count)[episode]
         return Drawn(start, first[episode], end[episode])
 
-    def _intervals(self, length: int, beyond: int) -> tuple[Index, Index, Index, Index]:
+    def _intervals(self, length: int, least: int | None) -> tuple[Index, Index, Index, Index]:
         """For each episode: its frames, its first valid start, how many there are; each [E].
 
-        A start needs ``length`` more frames of its episode after it, ``beyond`` fewer if that
-        terminated, and its whole stack: where the ring has overwritten the head of an episode, that
-        is ``stack - 1`` frames later.
+        A start needs ``length`` more frames of its episode after it, ``least`` if that terminated,
+        and its whole stack: where the ring has overwritten the head of an episode, that is
+        ``stack - 1`` frames later.
         """
         if length < 1:
             raise ValueError(f"a chunk has at least 1 transition, not {length}")
-        if not 0 <= beyond < length:
-            raise ValueError(f"{beyond} of {length} transitions cannot lie after the end")
+        if least is not None and not 1 <= least <= length:
+            raise ValueError(f"{least} of {length} transitions cannot be needed")
         first = np.fromiter(self._firsts, np.int64, len(self._firsts))
         end = np.append(first[1:], self.written)[: len(first)]
         low = np.where(first >= self.oldest, first, self.oldest + self.stack - 1)
-        count = end - length - low
-        if beyond and self.terminated:
+        count = np.maximum(end - length - low, 0)
+        if least is not None and self.terminated:
             numbers = self.newest + 1 + np.arange(-len(first), 0)
-            count += beyond * np.isin(numbers, list(self.terminated))
-        count = np.maximum(count, 0)
+            ended = np.isin(numbers, list(self.terminated))
+            count[ended] = np.maximum(end - least - low, low == first)[ended]
         for index, span in enumerate(self.spans() if self.lost else ()):
             if span.number in self.lost:
                 count[index] = 0

@@ -26,5 +26,6 @@ class Sampling(NamedTuple):
     """states that the online encoder sees, from the first on, as single frames; 0 for all"""
     target: int = 0
     """first state that the target encoder sees, as single frames"""
-    beyond: int = 0
-    """transitions of a sequence that may lie after a termination, where nothing more happens"""
+    least: int | None = None
+    """transitions of a sequence that must have happened; the rest may lie after a termination. None
+    for all"""

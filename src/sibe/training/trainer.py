@@ -350,7 +350,7 @@ class Trainer:
             self._restore(state, lossy=lossy)
             if (name := broken_network(self.agent.networks())) is not None:
                 raise ValueError(f"the weights of the {name} are not finite")
-            if lossy and not self.replay.can_sample(self.sampling.length, self.sampling.beyond):
+            if lossy and not self.replay.can_sample(self.sampling.length, self.sampling.least):
                 raise ValueError("no episode is left to learn from")
         except (OSError, MemoryError, OtherConfigError):
             raise

@@ -20,6 +20,7 @@ from sibe.agents.protocol import Actions, MemorylessPolicy, Metrics, Missing, Po
 from sibe.agents.sac import losses
 from sibe.agents.sac.encoders import AnyEncoder, build_encoder
 from sibe.agents.sac.networks import Actor, TwinQ
+from sibe.agents.sac.terminations import Terminations, find_terminations
 from sibe.config.schema import RunConfig
 from sibe.envs.sensors import Observation, each
 from sibe.foreground.learner import ForegroundLearner
@@ -118,8 +119,10 @@ class SAC:
 
     def update(self, chunk: Chunk) -> Metrics:
         """Learn from a minibatch of chunks; return detached metrics."""
-        chunk = chunk.to(self.device)
         length = self.config.sac.chunk
+        ended = find_terminations(chunk.discount, length, self.config.sac.transitions)
+        ended = ended and ended.to(self.device)
+        chunk = chunk.to(self.device)
         hidden = self._hidden_sensors(length, chunk.action.shape[1])
         with self._autocast():
             # φ_o(s_t)  [L, B, D]
@@ -132,16 +135,19 @@ class SAC:
             alone = SensorLatents(leaf[1:], c_next[1:])
             c, c_next, c_later = leaf[0], c_next[0], c_later[0]
         latents = Latents(c, c_next, chunk.action[:length], chunk.reward[:length])
+        if ended:
+            latents, alone = ended.for_method(latents, alone)
         out = _ask(self.method, latents, alone, self.generator)
+        bonus = ended.bonus(out.bonus) if ended else out.bonus
         # Eq. (augmented reward), summed over n steps.
         discount = self.config.sac.discount * chunk.discount
-        reward, discount = losses.n_step(chunk.reward, out.bonus, discount)
+        reward, discount = losses.n_step(chunk.reward, bonus, discount)
         reward = self.config.sac.reward_scale * reward
-        critic_loss, metrics = self._critic_loss(chunk, c, c_later, reward, discount)
+        critic_loss, metrics = self._critic_loss(chunk, c, c_later, reward, discount, ended)
         self._step(encoded, leaf, critic_loss, out.loss)
         if self.updates % self.config.sac.actor_every == 0:
-            term = self.method.actor_loss(latents._replace(c=c.detach()), self.generator)
-            self._actor_metrics = self._update_actor(self._for_sac(c).detach(), term)
+            term = self.method.actor_loss(latents._replace(c=latents.c.detach()), self.generator)
+            self._actor_metrics = self._update_actor(self._for_sac(c, ended).detach(), term)
         if self.updates % self.config.sac.target_every == 0:
             self._update_targets()
         self.updates += 1
@@ -189,23 +195,30 @@ class SAC:
         return drop_sensors(shape, share, self.generator, self.device)
 
     def _critic_loss(
-        self, chunk: Chunk, c: Tensor, c_later: Tensor, reward: Tensor, discount: Tensor
+        self,
+        chunk: Chunk,
+        c: Tensor,
+        c_later: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        ended: Terminations | None = None,
     ) -> tuple[Tensor, Metrics]:
         """Return the squared Bellman error on the augmented reward; c_later is φ_m(s_{t+n})."""
         with torch.no_grad():
-            seen = self._next_policy_input(chunk, c, c_later)
+            seen = self._next_policy_input(chunk, c, c_later, ended)
             features = self.method.policy_features(seen, generator=self.generator)
             next_action, log_prob = self._act(features)
-            next_q1, next_q2 = self.target_critic(self._for_sac(c_later), next_action)
+            next_q1, next_q2 = self.target_critic(self._for_sac(c_later, ended), next_action)
             target = losses.td_target(
-                self._for_sac(reward),
-                self._for_sac(discount),
+                self._for_sac(reward, ended),
+                self._for_sac(discount, ended),
                 next_q1,
                 next_q2,
                 log_prob,
                 self.temperature,
             )
-        q1, q2 = self.critic(self._for_sac(c), self._for_sac(chunk.action[: len(c)]))
+        action = self._for_sac(chunk.action[: len(c)], ended)
+        q1, q2 = self.critic(self._for_sac(c, ended), action)
         loss = losses.critic_loss(q1, q2, target)
         return loss, {
             "critic_loss": loss.detach(),
@@ -261,16 +274,27 @@ class SAC:
         update_ema(self.target_encoder, self.encoder, self.config.encoder.tau)  # Eq. (ema)
         self.method.update_targets()
 
-    def _for_sac(self, x: Tensor) -> Tensor:
+    def _for_sac(self, x: Tensor, ended: Terminations | None = None) -> Tensor:
         """Return what SAC learns from of ``x [L, B, …]``, as ``[N, …]``."""
-        if self.config.sac.transitions == "all":
-            return x[:, : self.config.sac.batch].flatten(0, 1)
-        return x[0, : self.config.sac.batch]
+        batch = self.config.sac.batch
+        if ended:
+            return x[:, :batch][ended.rows[:, :batch]]
+        return x[:, :batch].flatten(0, 1) if self.config.sac.transitions == "all" else x[0, :batch]
 
-    def _next_policy_input(self, chunk: Chunk, c: Tensor, c_later: Tensor) -> Tensor:
+    def _next_policy_input(
+        self, chunk: Chunk, c: Tensor, c_later: Tensor, ended: Terminations | None
+    ) -> Tensor:
         """Return the representation of s_{t+n} that the policy acts on in the TD target."""
         if self.config.sac.transitions == "all":
-            return self._for_sac(c_later)
+            return self._for_sac(c_later, ended)
+        batch = self.config.sac.batch
+        first = self._online_later(chunk, c)
+        if not ended:
+            return first
+        return self._for_sac(torch.cat((first[None], c_later[1:, :batch])), ended)
+
+    def _online_later(self, chunk: Chunk, c: Tensor) -> Tensor:
+        """Return φ_o(s_{k+n}), what is n steps after the first state of each chunk, ``[B, D]``."""
         batch, n = self.config.sac.batch, self.config.sac.n_step
         if n < len(c):  # φ_o(s_{k+n}) is already there
             return c[n, :batch].detach()

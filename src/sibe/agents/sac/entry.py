@@ -92,8 +92,6 @@ def sampling(config: RunConfig) -> Sampling:
     # The policy's input in the TD target comes from the online encoder if SAC learns from the first
     # transitions alone.
     ahead = sac.transitions == "first" and sac.n_step >= sac.chunk
-    # What SAC learns from is a real transition, up to the very last one of an episode.
-    beyond = length - 1 if sac.transitions == "first" else sac.n_step - 1
     return Sampling(
         batch,
         length,
@@ -104,7 +102,7 @@ def sampling(config: RunConfig) -> Sampling:
         sac.replay_ratio,
         online=sac.n_step + 1 if ahead else sac.chunk,
         target=1,
-        beyond=beyond,
+        least=sac.chunk,
     )
 
 
