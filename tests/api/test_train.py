@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import pytest
 from own_envs import LENGTH, Dot
 
 import sibe
+from sibe.api.train import _for_own
 from sibe.cli import main as cli
 from sibe.logs.csv_log import WALL_CLOCK_COLUMNS, read_csv
 from sibe.training.callbacks import Evaluation
@@ -202,6 +204,42 @@ def test_a_config_may_be_given_whole(tmp_path: Path) -> None:
     given = {**RUN, "env_steps": EPISODE}
     result = sibe.train(Dot, config=config, seed=5, out=tmp_path, **given)
     assert (result.config.seed, result.config.method) == (5, "none")
+
+
+def test_an_own_environment_is_not_given_the_action_repeat_of_a_presets_task() -> None:
+    env = sibe.preset_config("cpu").env
+    assert env.action_repeat == 8  # cartpole's
+    assert _for_own(env, "own/Dot", {}).action_repeat == 1
+    assert _for_own(env, "own/Dot", {"action_repeat": 8}).action_repeat == 8
+    assert _for_own(replace(env, action_repeat=3), "own/Dot", {}).action_repeat == 3
+    config = sibe.preset_config("cpu", task="walker_walk").env
+    assert _for_own(config, "own/Dot", {}).action_repeat == 1
+
+
+def test_a_callback_that_is_empty_or_a_list_is_told_all_the_same(tmp_path: Path) -> None:
+    class Rows(sibe.Callback, list[int]):
+        def after_episode(self, training: Trainer, row: Mapping[str, Any]) -> None:
+            self.append(training.episode)
+
+    rows = Rows()
+    sibe.train(Dot, callback=rows, out=tmp_path, **{**SMALL, "env_steps": 2 * EPISODE})
+    assert len(rows) == 2
+
+
+def test_a_run_that_ended_before_its_last_evaluation_is_not_finished(tmp_path: Path) -> None:
+    class Broken(sibe.Callback):
+        def after_episode(self, training: Trainer, row: Mapping[str, Any]) -> None:
+            if training.env_step == 2 * EPISODE:
+                raise RuntimeError
+
+    given: dict[str, Any] = {**SMALL, "env_steps": 2 * EPISODE, "out": tmp_path}
+    with pytest.raises(RuntimeError):
+        sibe.train(Dot, callback=Broken(), **given)
+    assert sibe.TrainingResult(tmp_path).env_step == 2 * EPISODE
+    assert not sibe.TrainingResult(tmp_path).finished
+    assert sibe.train(Dot, **given).finished
+    shutil.rmtree(tmp_path / "checkpoint")  # as published
+    assert sibe.TrainingResult(tmp_path).finished
 
 
 def test_python_and_the_command_line_ask_for_the_same(

@@ -178,6 +178,13 @@ def test_fit_always_fits(height: int, width: int, to_height: int, to_width: int)
     assert (fitted == (10, 120, 250)).all()
 
 
+def test_images_of_16_bits_are_scaled_to_8() -> None:
+    ramp = np.linspace(0, 65535, 256).round().astype(np.uint16).reshape(16, 16)
+    found = fit(Image.fromarray(ramp), 16, 16)
+    assert np.array_equal(found[..., 0].ravel(), np.arange(256))
+    assert np.array_equal(found[..., 1], found[..., 0])
+
+
 def test_pickle_carries_no_frames(tmp_path: Path) -> None:
     bank, frames = small_bank(tmp_path / "bank", size=64)
     data = pickle.dumps(bank)

@@ -15,6 +15,7 @@ from PIL import Image
 
 import sibe
 from sibe.envs.gymnasium_pixels import GymPixels
+from sibe.envs.state import RobotShare
 from sibe.errors import UserError
 
 
@@ -249,6 +250,41 @@ def test_the_background_does_not_follow_from_the_seed_of_the_env() -> None:
 def _generators(*envs: gym.Env[Any, Any]) -> list[np.random.PCG64]:
     """Return fresh generators of the seeds that envs were given."""
     return [np.random.PCG64(env.np_random_seed) for env in envs]
+
+
+def test_every_number_of_an_integer_box_is_chosen_equally_often() -> None:
+    class Levels(_Picture):
+        def __init__(self) -> None:
+            super().__init__((20, 20, 3), True, "rgb_array")
+            self.action_space = gym.spaces.Box(-1, 2, (1, 2), np.int8)
+            self.given: list[int] = []
+
+        def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            assert action.dtype == np.int8 and self.action_space.contains(action)
+            self.given += action.ravel().tolist()
+            return self._observe(), 0.0, False, False, {}
+
+    levels = Levels()
+    env = sibe.make_env(levels, size=20, stack=1)
+    env.reset(seed=0)
+    unit = np.linspace(-1, 1, 401, dtype=np.float32)
+    for action in unit:
+        env.step(np.array([action, -action], np.float32))
+    counts = np.bincount(np.array(levels.given) + 1, minlength=4)
+    assert len(counts) == 4 and np.ptp(counts) <= 4
+
+
+def test_how_much_of_the_robot_is_seen_follows_a_new_model() -> None:
+    env = sibe.make_env(_Rebuilt(terrain=False), size=60, stack=1)
+    inner: Any = env.unwrapped
+    share = RobotShare(inner)
+    found = []
+    for _ in range(8):  # it moves out of the picture
+        env.reset(seed=0)
+        found.append(share())
+    share.close()
+    env.close()
+    assert found[0] > 0.01 and found[-1] < found[0] / 2
 
 
 def test_gray_images_may_have_two_axes() -> None:

@@ -403,6 +403,17 @@ def test_status_shows_the_length_a_run_was_started_with(tmp_path: Path) -> None:
     assert run_status(plan(suite, suite.runs(), Overrides(), tmp_path)[0]).env_steps == 9000
 
 
+def test_status_of_a_run_that_the_same_flags_would_extend(tmp_path: Path) -> None:
+    suite = find_suite("smoke")
+    run = plan(suite, suite.runs(), Overrides(), tmp_path)[0]
+    RunDirectory.create_or_open(run.path, as_stored(run.config), {}).close()
+    checkpoint.save(run.path / "checkpoint", 2000, {})
+    assert run_status(run).state == "done"
+    longer = plan(suite, suite.runs(), Overrides(env_steps=4000), tmp_path)[0]
+    status = run_status(longer)
+    assert (status.state, status.env_steps) == ("waiting", 4000)
+
+
 # bad input -------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -52,6 +52,7 @@ class Variant:
     method: str
     color: str = "#000000"
     dash: str = ""
+    preset: str = ""
 
 
 def assign_variants(runs: Sequence[Run]) -> tuple[list[Variant], dict[str, Variant]]:
@@ -80,7 +81,7 @@ def _variant(run: Run, changes: dict[str, Any], several_presets: bool) -> Varian
     if several_presets:
         label = f"{label} ({preset})"
     key = ", ".join([method, preset, *(f"{name}={value}" for name, value in changes.items())])
-    return Variant(key, label, kind, method)
+    return Variant(key, label, kind, method, preset=preset)
 
 
 def _describe(name: str, method: str, changes: dict[str, Any]) -> tuple[str, Kind]:
@@ -195,7 +196,7 @@ def _styled(variants: list[Variant]) -> Iterable[Variant]:
     for variant in variants:
         color, dash = next(style for style in _styles(variant, taken) if style not in taken)
         taken.append((color, dash))
-        yield Variant(variant.key, variant.label, variant.kind, variant.method, color, dash)
+        yield replace(variant, color=color, dash=dash)
 
 
 def _styles(variant: Variant, taken: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:

@@ -15,6 +15,7 @@ from sibe.logs.amounts import count
 from sibe.logs.csv_log import read_csv
 from sibe.policy.load import load_policy
 from sibe.policy.trained_policy import TrainedPolicy
+from sibe.storage.checkpoint import list_steps
 from sibe.storage.run_files import RunFiles
 
 LAST = 5
@@ -65,8 +66,11 @@ class TrainingResult:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has reached its end; a stopped one has not."""
-        return self.env_step >= self.config.schedule.env_steps
+        """Whether the run has reached its end and was evaluated there; a stopped one was not."""
+        saved = list_steps(self._files.checkpoints)
+        # Published results have no checkpoints.
+        ends = saved or self.evaluations.env_steps.tolist()
+        return max(ends, default=0) >= self.config.schedule.env_steps
 
     @property
     def evaluations(self) -> Evaluations:

@@ -13,9 +13,9 @@ from sibe.api.overrides import with_overrides
 from sibe.api.result import TrainingResult
 from sibe.catalogue.presets import default_preset, preset_config
 from sibe.catalogue.run_config import read_run_config
-from sibe.config.schema import RunConfig
+from sibe.config.schema import EnvConfig, RunConfig
 from sibe.envs.own_env import EnvFactory
-from sibe.envs.tasks import check_names
+from sibe.envs.tasks import check_names, default_action_repeat
 from sibe.errors import UserError
 from sibe.training import run
 from sibe.training.callbacks import Callback
@@ -96,9 +96,17 @@ def train(
     if own is None:
         check_names(config.env.task, config.env.background)
     else:
-        config = replace(config, env=replace(config.env, task=own.name))
+        config = replace(config, env=_for_own(config.env, own.name, overrides))
     path = run.train(config, None if out is None else Path(out), callbacks=callbacks, own=own)
     return TrainingResult(path)
+
+
+def _for_own(env: EnvConfig, name: str, overrides: Mapping[str, Any]) -> EnvConfig:
+    """Return the env's config for an own env; a preset's action repeat is that of its own task."""
+    repeat = env.action_repeat
+    if "action_repeat" not in overrides and repeat == default_action_repeat(env.task):
+        repeat = default_action_repeat(name)
+    return replace(env, task=name, action_repeat=repeat)
 
 
 def _resume(
@@ -138,8 +146,11 @@ def _leave_out(given: Mapping[str, Any], why: str) -> None:
 
 
 def _as_list(callback: Callback | Sequence[Callback] | None) -> Sequence[Callback]:
-    callbacks = callback if isinstance(callback, Sequence) else [callback] if callback else []
-    for each in callbacks:
+    if callback is None:
+        return []
+    if isinstance(callback, Callback) or not isinstance(callback, Sequence):
+        callback = [callback]
+    for each in callback:
         if not isinstance(each, Callback):
             raise UserError(f"a callback is an object of a subclass of sibe.Callback, not {each!r}")
-    return callbacks
+    return callback

@@ -65,6 +65,9 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         if not isinstance(box, gym.spaces.Box) or not np.isfinite([box.low, box.high]).all():
             raise UserError(f"{name} has the action space {box}: a bounded Box is needed")
         self._low, self._high = box.low.astype(np.float64), box.high.astype(np.float64)
+        self._whole = np.issubdtype(box.dtype, np.integer)
+        if self._whole:  # each number gets as much of -1 … 1 as any other
+            self._low, self._high = self._low - 0.5, self._high + 0.5
         self.action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(box.shape)),), np.float32)
         self.sensors = sensors
         state = _vector_space(name, self.gym_env) if sensors.state else None
@@ -117,9 +120,10 @@ class GymPixels(gym.Env[Observation, npt.NDArray[np.float32]]):
         if not self._reset:
             raise gym.error.ResetNeeded("cannot call env.step() before calling env.reset()")
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0).reshape(self._low.shape)
-        control = (self._low + (unit + 1.0) / 2.0 * (self._high - self._low)).astype(
-            self.gym_env.action_space.dtype
-        )
+        control = self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
+        if self._whole:
+            control = np.clip(np.rint(control), self._low + 0.5, self._high - 0.5)
+        control = control.astype(self.gym_env.action_space.dtype)
         reward, env_steps = 0.0, 0
         for _ in range(self.action_repeat):
             observation, gain, terminated, truncated, info = self.gym_env.step(control)

@@ -115,16 +115,21 @@ class RobotShare:
     """
 
     def __init__(self, env: Any) -> None:
+        self._env = env
         self._renderer: Renderer | None = None
-        if env.simulator is not None:
-            model, data = env.simulator
-            static = np.flatnonzero(model.body_weldid[model.geom_bodyid] == 0)
-            self._renderer = Renderer(model, data, _SIZE, _SIZE, env.camera, static.tolist())
+        self._measured: tuple[Any, Any] = None, None  # model and data
 
     def __call__(self) -> float:
         """Return the share of the present picture, 0 to 1; NaN without MuJoCo."""
-        if self._renderer is None:
+        if self._env.simulator is None:
             return float("nan")
+        model, data = self._env.simulator
+        if model is not self._measured[0] or data is not self._measured[1]:  # made anew at reset
+            self.close()
+            static = np.flatnonzero(model.body_weldid[model.geom_bodyid] == 0)
+            self._renderer = Renderer(model, data, _SIZE, _SIZE, self._env.camera, static.tolist())
+            self._measured = model, data
+        assert self._renderer is not None
         return float(self._renderer.rgba()[..., 3].mean() / 255)
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def run_status(planned: PlannedRun) -> RunStatus:
     state, note = ("waiting", "") if failed is None else ("failed", failed)
     try:
         if files.config_json.exists():
-            env_steps = int(files.read_config()["schedule"]["env_steps"])
+            env_steps = max(env_steps, int(files.read_config()["schedule"]["env_steps"]))
         env_step, speed = _progress(files.train_csv)
         eval_return = _last_return(files.eval_csv)
     except (UserError, KeyError, TypeError, ValueError) as error:

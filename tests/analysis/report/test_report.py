@@ -24,6 +24,8 @@ from sibe.analysis.report.page_videos import page_videos
 from sibe.analysis.report.report import write_report
 from sibe.analysis.report.results import compute_results
 from sibe.analysis.report.score_table import latex_table, markdown_table, steps_text
+from sibe.analysis.report.text import estimate_text
+from sibe.analysis.statistics import Estimate
 from sibe.cli import main as cli
 from sibe.errors import UserError
 from sibe.logs.plot_style import picture
@@ -329,6 +331,31 @@ def test_page_says_which_videos_are_missing(runs: Path, monkeypatch: pytest.Monk
     pictures = dict.fromkeys((f"aggregate_{one.background}" for one in results.aggregates), b"")
     page = report_page(results, pictures, "0").decode()
     assert "<video" not in page and "12 more not shown" in page
+
+
+def test_the_papers_numbers_stand_under_the_papers_preset(tmp_path: Path) -> None:
+    for preset in ("cpu", "paper"):
+        for seed in (1, 2, 3):
+            config = config_of("ball_in_cup_catch", "noise", "sibe", seed, preset=preset)
+            write_run(tmp_path / preset / str(seed), config, env_steps=50_000)
+    table = compute_results([tmp_path]).table
+    (printed,) = [row for row in table.rows if row.origin == "paper"]
+    assert table.columns[:2] == ["SIBE (cpu)", "SIBE (paper)"]
+    assert printed.entries[0] is None and printed.entries[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(104.2, 23.1, 186.4), "104 [23, 186]"),
+        (Estimate(0.4, 0.38, 0.42), "0.400 [0.380, 0.420]"),
+        (Estimate(5.5, 3.0, 8.0), "5.5 [3.0, 8.0]"),
+        (Estimate(-3.25, np.nan, np.nan), "-3.2"),
+        (Estimate(0.0, 0.0, 0.0), "0 [0, 0]"),
+    ],
+)
+def test_differences_have_two_digits_of_their_half_width(estimate: Estimate, text: str) -> None:
+    assert estimate_text(estimate, digits=None) == text
 
 
 def test_steps_as_text() -> None:

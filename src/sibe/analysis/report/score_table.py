@@ -99,24 +99,26 @@ def _theirs(
     place: tuple[str, str],
     paper: dict[tuple[str, str, str], PaperCell],
 ) -> list[TableCell | None]:
-    entries: list[TableCell | None] = []
+    columns = [
+        *((variant.method, variant.kind, variant.preset) for variant in variants),
+        *((method, "method", "") for method in others),
+    ]
+    entries: list[TableCell | None] = [None] * len(columns)
     taken: set[str] = set()
-    for method, kind in [
-        *((variant.method, variant.kind) for variant in variants),
-        *((m, "method") for m in others),
-    ]:
+    # One printed number goes to one column only: to that of the paper's preset, if there is one.
+    for index in sorted(range(len(columns)), key=lambda i: columns[i][2] != "paper"):
+        method, kind, _ = columns[index]
         cell = paper.get((*place, method))
-        if cell is None or kind != "method" or method in taken:
-            entries.append(None)
-        else:
-            taken.add(method)  # one printed number goes to one column only
-            entries.append(TableCell(cell.mean, cell.se, cell.seeds, cell.mark))
+        if cell is not None and kind == "method" and method not in taken:
+            taken.add(method)
+            entries[index] = TableCell(cell.mean, cell.se, cell.seeds, cell.mark)
     return entries
 
 
 def cell_text(entry: TableCell, row: TableRow, plus_minus: str = " ± ") -> str:
     """Return "867 ± 8", with n where the row's seeds differ or there is only one."""
-    digits = 0 if row.origin == "paper" or abs(entry.mean) >= 10 else 1
+    size = abs(entry.mean)
+    digits = 0 if row.origin == "paper" or size >= 10 else 1 if size >= 1 else 2
     text = f"{entry.mean:.{digits}f}"
     if math.isfinite(entry.se):
         text += f"{plus_minus}{entry.se:.{digits}f}"

@@ -85,15 +85,26 @@ def _differences(found: Sequence[Difference]) -> str:
         place = f"{setting_name(one.first.background)} | {one.first.task}"
         pair = f"{one.first.variant.label} − {one.other.variant.label}"
         seeds = f"{one.first.n}, {one.other.n}"
-        lines.append(f"| {place} | {pair} | {seeds} | {estimate_text(one.estimate, digits=0)} |")
+        lines.append(f"| {place} | {pair} | {seeds} | {estimate_text(one.estimate, digits=None)} |")
     return "\n".join(lines)
 
 
-def estimate_text(estimate: Estimate, digits: int = 2) -> str:
-    """Return "0.67 [0.65, 0.68]", without the interval if there is none."""
+def estimate_text(estimate: Estimate, digits: int | None = 2) -> str:
+    """Return "0.67 [0.65, 0.68]", without the interval if there is none.
+
+    ``digits`` after the point; None for as many as show two digits of the interval's half width.
+    """
+    if digits is None:
+        digits = _digits(estimate)
     if not math.isfinite(estimate.low):
         return f"{estimate.value:.{digits}f}"
     return f"{estimate.value:.{digits}f} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+
+
+def _digits(estimate: Estimate) -> int:
+    half = (estimate.high - estimate.low) / 2
+    size = half if half > 0 else abs(estimate.value)
+    return max(0, 1 - math.floor(math.log10(size))) if size > 0 else 0
 
 
 def _references(references: Sequence[Reference]) -> str:

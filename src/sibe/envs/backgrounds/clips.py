@@ -129,6 +129,8 @@ def fit(image: Image.Image, height: int, width: int) -> NDArray[np.uint8]:
     # The mean of the covered area when shrinking; enlarged, that filter would show blocks.
     shrinks = crop_width >= width
     method = Image.Resampling.BOX if shrinks else Image.Resampling.BILINEAR
+    if image.mode.startswith("I"):  # 16 bits, which convert() would cut off instead of scaling
+        image = Image.fromarray((np.asarray(image, np.uint32) // 257).clip(0, 255).astype(np.uint8))
     return np.array(image.convert("RGB").resize((width, height), method, box), dtype=np.uint8)
 
 
