@@ -26,6 +26,7 @@ from sibe.analysis.representation.probe_dataset import ProbeDataset, collect, po
 from sibe.analysis.representation.probe_table import as_csv, as_text
 from sibe.cli import main as cli
 from sibe.config.schema import EnvConfig
+from sibe.errors import UserError
 from sibe.policy.load import load_policy
 
 GREEN, RED = (0, 158, 115), (213, 94, 0)
@@ -251,6 +252,18 @@ def test_equal_names_are_told_apart_by_their_path(runs: Path, tmp_path: Path) ->
     (tmp_path / "copy" / "config.json").write_text(json.dumps(config))
     labels = list(load_runs([runs / "sibe", tmp_path / "copy"], device="cpu"))
     assert labels == ["sibe, seed 1, noise", "sibe, seed 1, clean"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("supersample", 2), ("keep_floor", True)])
+def test_runs_that_saw_other_pictures_are_not_compared(
+    name: str, value: Any, runs: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs / "sibe", tmp_path / "copy")
+    config = json.loads((tmp_path / "copy" / "config.json").read_text())
+    config["env"][name] = value
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=f"its {name} is {value}, not"):
+        load_runs([runs / "sibe", tmp_path / "copy"], device="cpu")
 
 
 def test_tables_hold_the_same_numbers(asked: Questions) -> None:

@@ -13,7 +13,10 @@ from sibe.policy.load import load_policy
 from sibe.policy.trained_policy import TrainedPolicy
 from sibe.training.seeding import torch_stream
 
-_SHARED = ("task", "size", "action_repeat", "camera", "cameras", "sensors")
+_SHARED = (
+    *("task", "size", "supersample", "action_repeat", "camera", "cameras", "sensors"),
+    "keep_floor",
+)
 
 
 def load_runs(
